@@ -1,0 +1,157 @@
+// Package providers is what laufwerk asks of a place that runs commands and agents. A provider is a pure adapter: it knows
+// neither claims nor store. It describes itself, validates options, says whether it is ready, and makes, finds, observes and
+// deletes resources, each with one of three outcomes and the evidence for it. Refusals come before any mutation.
+//
+// To add a provider: a folder below this one, one line in internal/app, its module in sdk/, its template.
+package providers
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+)
+
+// Info is what a provider can do. What it cannot enforce is refused by name, before anything is allocated.
+type Info struct {
+	Kind           string   // "local"
+	Isolation      string   // one sentence, shown to people
+	Direct         bool     // direct workspaces
+	ReadOnly       bool     // enforced read-only access
+	ReadOnlyReason string   // why not
+	Skills         bool     // injected skills
+	SkillsReason   string   // why not
+	Limits         []string // the resource options that it enforces
+	Harnesses      []string // the programs that it can run; nil is all
+}
+
+// Definition is a target as its constructor described it: the validated, normalised options. Fingerprint is sha256 over
+// kind, id and the options that define it (not key order, prepared image ids or cache folders).
+type Definition struct {
+	Kind        string          `json:"kind"`
+	ID          string          `json:"id"`
+	Options     json.RawMessage `json:"options"`
+	Fingerprint string          `json:"fingerprint"`
+}
+
+// Done is an outcome: what is known of an external effect.
+type Done int
+
+// The three outcomes. The zero value is the careful one.
+const (
+	Unknown Done = iota
+	Yes          // the effect happened
+	No           // it certainly did not, and will not
+)
+
+func (d Done) String() string { return [...]string{"unknown", "done", "not done"}[d] }
+
+// Evidence is what an outcome rests on, kept in the claim.
+type Evidence struct {
+	At   time.Time `json:"at"`
+	What string    `json:"what"` // "directory absent at …", "engine answered 409"
+}
+
+// Intent is what must be durable before anything is created: enough to find the resource again, and to tell it from a stranger's.
+type Intent struct {
+	Claim    string          `json:"claim"`              // claim id
+	Name     string          `json:"name"`               // exact and deterministic
+	Owner    string          `json:"owner"`              // the store's id
+	Run      string          `json:"run,omitempty"`      // "" for preparation and probes
+	Endpoint string          `json:"endpoint"`           // identity of the engine, gateway or machine
+	Spec     json.RawMessage `json:"spec"`               // the provider's own: image, mounts, user, limits, directories
+	At       time.Time       `json:"at"`                 // when it was written
+	Resource string          `json:"resource,omitempty"` // the recorded id, once known
+}
+
+// Result is the outcome of creating or deleting.
+type Result struct {
+	Done     Done
+	Resource string // the id, where it is known
+	Evidence []Evidence
+	Err      error // why not done or unknown
+}
+
+// Presence is what was observed.
+type Presence int
+
+// Absent needs proof on the recorded endpoint: a timeout, a permission error or an empty list are not absence.
+const (
+	Unseen  Presence = iota // nothing could be learned
+	Present                 // it is there, and it is ours
+	Absent                  // it is not there; nothing of it can run
+	Foreign                 // something has its name and is not ours: never touched
+	Residue                 // nothing of ours can run any more, but the other side still lists it
+)
+
+func (p Presence) String() string {
+	return [...]string{"unseen", "present", "absent", "foreign", "residue"}[p]
+}
+
+// Observation is a look at one resource.
+type Observation struct {
+	Presence Presence
+	Resource string
+	Evidence []Evidence
+	Err      error
+}
+
+// Resources makes and ends resources of one kind. Every method works from the intent alone.
+type Resources interface {
+	// Create makes the resource. It is called once for an intent; what stays unknown goes to Resolve.
+	Create(ctx context.Context, in Intent) Result
+	// Resolve finds out what became of a Create whose outcome is unknown, and may finish it; never two resources.
+	Resolve(ctx context.Context, in Intent) Result
+	// Observe looks at it.
+	Observe(ctx context.Context, in Intent) Observation
+	// Delete ends everything that runs in it and removes it. Done means asked for; absence is observed afterwards.
+	Delete(ctx context.Context, in Intent) Result
+}
+
+// Need is what a target must be ready for.
+type Need struct {
+	Workspace bool   // engine and image
+	Program   string // a harness's program and its login
+}
+
+// Provider is a place that runs commands and agents.
+type Provider interface {
+	Resources
+	Info() Info
+	// Validate is the one set of rules for a constructor's options, called by the constructor in the isolate and again by the
+	// engine. It does no I/O. The failure's Paths hold the option's path, its message what was expected and what came.
+	Validate(options json.RawMessage) (Definition, error)
+	// Endpoint is the identity that is recorded in intents. It may look, it must not change anything.
+	Endpoint(ctx context.Context, def Definition) (string, error)
+	// Ready says what is missing, nil if nothing is: the same for doctor and run. It changes nothing.
+	Ready(ctx context.Context, def Definition, need Need) []failure.Condition
+	// Spec is the Spec of a session's Intent.
+	Spec(def Definition, s SessionSpec) (json.RawMessage, error)
+	// Enter gives the means to run commands in an existing resource. It fails with failure.SessionLost if it is not there,
+	// and never makes a new one.
+	Enter(ctx context.Context, in Intent) (Sandbox, error)
+}
+
+// SessionSpec is what a session asks of its sandbox.
+type SessionSpec struct {
+	Key       string
+	Dir       string // the session's private directory on the host, in the run's folder: program home, records of its operations
+	Workspace string // the workspace's directory on the host
+	ReadOnly  bool
+	Mark      string // the session's mark: every process carries it in its environment
+}
+
+// Sandbox is an entered resource.
+type Sandbox interface {
+	// Launcher starts and signals supervisors inside.
+	Launcher() supervise.Launcher
+	// Workdir and Home are the workspace's and the session's private home directory as commands inside see them.
+	Workdir() string
+	Home() string
+	// BaseEnv is the environment of every command: an allow-list, never the worker's whole environment.
+	BaseEnv() []string
+	// Fence ends everything that any operation of this session may still be running.
+	Fence(ctx context.Context) supervise.Fenced
+}

@@ -1,0 +1,9 @@
+//go:build !crashpoints
+
+package crash
+
+// Enabled says whether this build can be told to die at a crash point.
+const Enabled = false
+
+// Point does nothing in ordinary builds.
+func Point(string) {}

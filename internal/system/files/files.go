@@ -1,0 +1,171 @@
+// Package files is the door to laufwerk's own state on disk: trusted directories that only this user writes.
+// Everything written here is durable when the call returns: the bytes are fsynced, and so is the directory that names them.
+// Directories that an agent can write are opened through safefs instead.
+package files
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+)
+
+// Modes of everything below $LAUFWERK_HOME.
+const (
+	DirMode  fs.FileMode = 0o700
+	FileMode fs.FileMode = 0o600
+)
+
+// MkdirAll makes dir and its parents, private to the user, and fsyncs the parent of what it made.
+func MkdirAll(dir string) error {
+	if st, err := os.Stat(dir); err == nil {
+		if !st.IsDir() {
+			return &fs.PathError{Op: "mkdir", Path: dir, Err: errors.New("a file is in the way")}
+		}
+		return nil
+	}
+	if err := os.MkdirAll(dir, DirMode); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(dir))
+}
+
+// Mkdir makes one directory; it fails with fs.ErrExist where there is one.
+func Mkdir(dir string) error {
+	if err := os.Mkdir(dir, DirMode); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(dir))
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// Read is the whole file.
+func Read(path string) ([]byte, error) { return os.ReadFile(path) }
+
+// ReadJSON decodes a file; a missing one is fs.ErrNotExist.
+func ReadJSON(path string, into any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// Write replaces a file atomically: temporary file, fsync, rename, fsync of the directory. A full disk leaves the old one.
+func Write(path string, data []byte) error {
+	return write(path, data, func(tmp string) error { return os.Rename(tmp, path) })
+}
+
+// WriteJSON is Write of v, indented for people who look.
+func WriteJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return Write(path, append(b, '\n'))
+}
+
+// Create makes a file that must not be there yet, whole or not at all; it fails with fs.ErrExist where there is one.
+func Create(path string, data []byte) error {
+	return write(path, data, func(tmp string) error {
+		defer os.Remove(tmp)
+		return os.Link(tmp, path)
+	})
+}
+
+func write(path string, data []byte, publish func(tmp string) error) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(data); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	if err = publish(f.Name()); err != nil {
+		return err
+	}
+	return SyncDir(dir)
+}
+
+// Names are the entries of a directory, sorted, temporary files of Write left out; a missing directory has none.
+func Names(dir string) ([]string, error) {
+	es, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(es))
+	for _, e := range es {
+		if n := e.Name(); len(n) < 5 || n[:5] != ".tmp-" {
+			names = append(names, n)
+		}
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+// Stat follows links: it is for trusted paths.
+func Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
+
+// Lstat does not follow a link.
+func Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
+
+// Exists says whether something is at path.
+func Exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+
+// Remove removes a file or an empty directory; a missing one is no error. The removal is durable.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// RemoveAll removes a tree that only laufwerk wrote. It must never be used on a tree that an agent could write: see safefs.
+func RemoveAll(path string) error { return os.RemoveAll(path) }
+
+// Rename renames within one file system, durably.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(to))
+}
+
+// Append opens a file for appending, creating it privately.
+func Append(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, FileMode)
+}
+
+// Open opens a file for reading.
+func Open(path string) (*os.File, error) { return os.Open(path) }

@@ -1,0 +1,56 @@
+//go:build !linux
+
+package lock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func how(mode Mode) int {
+	if mode == Shared {
+		return unix.LOCK_SH
+	}
+	return unix.LOCK_EX
+}
+
+func tryLock(f *os.File, mode Mode) (bool, error) {
+	err := unix.Flock(int(f.Fd()), how(mode)|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func waitLock(ctx context.Context, f *os.File, mode Mode, wait time.Duration) (bool, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		ok, err := tryLock(f, mode)
+		if ok || err != nil {
+			return ok, err
+		}
+		if time.Now().After(deadline) {
+			_ = f.Close()
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return false, ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// isLocked has no query to ask here: it tries the lock and gives it back at once.
+func isLocked(f *os.File) (bool, error) {
+	ok, err := tryLock(f, Exclusive)
+	if ok {
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	}
+	return !ok && err == nil, err
+}

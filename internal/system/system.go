@@ -1,0 +1,128 @@
+// Package system is the boundary between laufwerk and the operating system: arguments, environment, clock, streams, signals.
+// Together with the packages below it (files, lock, process, safefs, crash) it is the only door: the linter refuses the
+// operating system's packages everywhere else. Tests build an Env of their own and call the same entry as main.
+package system
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Env is what a process knows of its surroundings.
+type Env struct {
+	Args   []string          // without the program's name
+	Vars   map[string]string // the environment
+	Dir    string            // the working directory, absolute
+	In     io.Reader
+	Out    io.Writer // data
+	Err    io.Writer // talk
+	InTTY  bool
+	OutTTY bool
+	ErrTTY bool
+	Now    func() time.Time
+}
+
+// FromOS is the Env of this process.
+func FromOS() *Env {
+	vars := map[string]string{}
+	for _, kv := range os.Environ() {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			vars[k] = v
+		}
+	}
+	dir, _ := os.Getwd()
+	return &Env{
+		Args: os.Args[1:], Vars: vars, Dir: dir, In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		InTTY: term.IsTerminal(0), OutTTY: term.IsTerminal(1), ErrTTY: term.IsTerminal(2),
+		Now: time.Now,
+	}
+}
+
+// Var is an environment variable, "" where it is not set.
+func (e *Env) Var(name string) string { return e.Vars[name] }
+
+// Home is the user's home directory: HOME, else the one that the user database names; "" where there is none.
+func (e *Env) Home() string {
+	if h := e.Vars["HOME"]; h != "" {
+		return h
+	}
+	return userHome()
+}
+
+// Width is the width of the terminal on stderr or stdout in columns, at least 1; COLUMNS wins, 80 where nothing is known.
+func (e *Env) Width() int {
+	if n := atoi(e.Vars["COLUMNS"]); n > 0 {
+		return n
+	}
+	for _, w := range []io.Writer{e.Err, e.Out} {
+		if f, ok := w.(*os.File); ok {
+			if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+				return n
+			}
+		}
+	}
+	return 80
+}
+
+func atoi(s string) int {
+	n := 0
+	for _, c := range s {
+		if c < '0' || c > '9' || n > 1<<20 {
+			return 0
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// Executable is a path that starts this very binary again, also after it was replaced or removed on disk.
+func Executable() string {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe"
+	}
+	p, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return p
+}
+
+// Program is the path of this binary as a person would type it.
+func Program() string {
+	p, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return strings.TrimSuffix(p, " (deleted)")
+}
+
+// Signals delivers SIGINT, SIGTERM and SIGHUP until ctx ends.
+func Signals(ctx context.Context) <-chan os.Signal {
+	ch := make(chan os.Signal, 4)
+	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, func() { signal.Stop(ch) })
+	return ch
+}
+
+// IgnorePipe lets a closed stdout be an error of the write instead of the end of the process: a worker outlives `| head -1`.
+func IgnorePipe() { signal.Ignore(syscall.SIGPIPE) }
+
+// SetDeterministic prepares a process that evaluates user code: the engine caches the time zone at its first use.
+func SetDeterministic() { _ = os.Setenv("TZ", "UTC") }
+
+// Exit ends the process.
+func Exit(code int) { os.Exit(code) }
+
+// PID is the id of this process.
+func PID() int { return os.Getpid() }
+
+// UID is the effective user.
+func UID() int { return os.Geteuid() }
