@@ -169,3 +169,6 @@ func Append(path string) (*os.File, error) {
 
 // Open opens a file for reading.
 func Open(path string) (*os.File, error) { return os.Open(path) }
+
+// File is an open file of ours.
+type File = os.File

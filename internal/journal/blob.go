@@ -1,0 +1,52 @@
+package journal
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+)
+
+func (j *Journal) blobDir() string { return filepath.Join(j.dir, "blobs") }
+
+// Keep makes a value ready for a record: large ones are durable as a blob before the record that names them.
+func (j *Journal) Keep(v json.RawMessage) (*Value, error) {
+	if len(v) <= BlobThreshold {
+		return &Value{JSON: v}, nil
+	}
+	sum := sha256.Sum256(v)
+	name := hex.EncodeToString(sum[:])
+	if err := files.MkdirAll(j.blobDir()); err != nil {
+		return nil, err
+	}
+	crash.Point("journal/before-blob")
+	if err := files.Create(filepath.Join(j.blobDir(), name), v); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, failure.Wrap(err, failure.Failed, "keep a value of %d bytes", len(v))
+	}
+	crash.Point("journal/after-blob")
+	return &Value{Blob: name, Size: int64(len(v))}, nil
+}
+
+// Load is the JSON of a value; nil is null.
+func (j *Journal) Load(v *Value) (json.RawMessage, error) {
+	switch {
+	case v == nil:
+		return json.RawMessage("null"), nil
+	case v.Blob == "":
+		return v.JSON, nil
+	}
+	b, err := files.Read(filepath.Join(j.blobDir(), filepath.Base(v.Blob)))
+	if err != nil {
+		return nil, failure.Wrap(err, failure.JournalInvalid, "read a recorded value")
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != v.Blob {
+		return nil, failure.New(failure.JournalInvalid, "the recorded value %s in %s is damaged", v.Blob, j.blobDir())
+	}
+	return b, nil
+}

@@ -1,0 +1,78 @@
+// Package journal keeps what a run did: an append-only log of records, the large values beside it, and the inbox through
+// which other processes speak to the worker. Only the holder of the run's lease writes the log, one fsync a record.
+//
+// The log is a sequence of frames: length (4 bytes, little endian), CRC-32C of length and payload (4 bytes), payload (JSON).
+// A torn last frame is cut when the log is opened for writing; a bad frame with a good one after it is refused.
+package journal
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/protocol"
+)
+
+// Version of the format, major.minor. Minor versions only add fields.
+const Version = "1.0"
+
+// Type of a record.
+type Type string
+
+// The record types.
+const (
+	Begin     Type = "begin"     // the first record: whose journal this is
+	Started   Type = "started"   // an effect may happen from here on; again for every further attempt
+	Cut       Type = "cut"       // what an attempt ran was ended before it finished
+	Completed Type = "completed" // the operation's value or failure, as the workflow sees it
+	Resumed   Type = "resumed"   // another worker took over
+	End       Type = "end"       // the run is over
+)
+
+// Record is one line of the log. Type says which fields count.
+type Record struct {
+	Type    Type            `json:"type"`
+	At      time.Time       `json:"at"`
+	Version string          `json:"version,omitempty"` // begin
+	Run     string          `json:"run,omitempty"`     // begin
+	Op      string          `json:"op,omitempty"`      // identity of the operation: see Identity
+	Call    *protocol.Call  `json:"call,omitempty"`    // of the first record of an operation: secrets are hashed
+	Digest  string          `json:"digest,omitempty"`  // sha256 over the call's arguments
+	Attempt int             `json:"attempt,omitempty"` // started, cut: from 1
+	Data    json.RawMessage `json:"data,omitempty"`    // started: what a later worker needs to find the effect
+	Reason  string          `json:"reason,omitempty"`  // cut, resumed, end
+	Value   *Value          `json:"value,omitempty"`   // completed, end
+	Error   *protocol.Error `json:"error,omitempty"`   // completed, end
+	Meta    json.RawMessage `json:"meta,omitempty"`    // completed: what the engine remembers and the workflow does not see
+	State   string          `json:"state,omitempty"`   // end: succeeded, failed or cancelled
+	Build   string          `json:"build,omitempty"`   // begin, resumed: the version of laufwerk
+}
+
+// Value is JSON in the record, or a blob where it is larger than BlobThreshold.
+type Value struct {
+	JSON json.RawMessage `json:"json,omitempty"`
+	Blob string          `json:"blob,omitempty"` // sha256 of the JSON, a file below blobs/
+	Size int64           `json:"size,omitempty"`
+}
+
+// BlobThreshold is the size in bytes above which a value becomes a blob.
+const BlobThreshold = 16 << 10
+
+// Identity names an operation within its run: kind and key, or branch and ordinal where it has no key. It is equal at every
+// replay, and it is what `runs show` and messages call the operation.
+func Identity(c protocol.Call) string {
+	id := c.Op
+	if c.Scope != "" {
+		id += "[" + c.Scope + "]"
+	}
+	if c.Key != "" {
+		return id + ":" + c.Key
+	}
+	return id + "#" + c.Branch + "." + itoa(c.Ordinal)
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + string(rune('0'+n%10))
+}
