@@ -112,9 +112,6 @@ func Signals(ctx context.Context) <-chan os.Signal {
 	return ch
 }
 
-// IgnorePipe lets a closed stdout be an error of the write instead of the end of the process: a worker outlives `| head -1`.
-func IgnorePipe() { signal.Ignore(syscall.SIGPIPE) }
-
 // SetDeterministic prepares a process that evaluates user code: the engine caches the time zone at its first use.
 func SetDeterministic() { _ = os.Setenv("TZ", "UTC") }
 

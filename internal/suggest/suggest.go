@@ -1,0 +1,45 @@
+// Package suggest finds the known word that somebody who mistyped probably meant.
+package suggest
+
+import "strings"
+
+// Closest is the known word nearest to word, "" where none is near: at most a third of its letters (at least one, at most
+// three) are wrong, missing, added or swapped with their neighbour, or one word begins the other. Case does not count.
+func Closest(word string, known []string) string {
+	word = strings.ToLower(word)
+	best, least := "", 0
+	for _, k := range known {
+		low := strings.ToLower(k)
+		d := distance(word, low)
+		near := d <= min(3, max(1, len(word)/3)) || len(word) >= 3 && (strings.HasPrefix(low, word) || strings.HasPrefix(word, low) && len(low) >= 3)
+		if near && (best == "" || d < least || d == least && gap(k, word) < gap(best, word)) {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+func gap(a, b string) int { return max(len(a)-len(b), len(b)-len(a)) }
+
+// distance counts insertions, deletions, substitutions and swaps of neighbours.
+func distance(a, b string) int {
+	before, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			same := 1
+			if a[i-1] == b[j-1] {
+				same = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+same)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], before[j-2]+1)
+			}
+		}
+		before, prev, cur = prev, cur, before
+	}
+	return prev[len(b)]
+}

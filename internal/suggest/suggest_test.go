@@ -1,0 +1,15 @@
+package suggest
+
+import "testing"
+
+func TestClosest(t *testing.T) {
+	known := []string{"run", "runs", "resume", "answer", "cleanup", "writeback", "script.memory"}
+	for word, want := range map[string]string{
+		"rnu": "run", "rusn": "runs", "resmue": "resume", "claenup": "cleanup", "write": "writeback",
+		"ANSWER": "answer", "script.memry": "script.memory", "zzz": "", "r": "", "": "",
+	} {
+		if got := Closest(word, known); got != want {
+			t.Errorf("Closest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
