@@ -1,0 +1,185 @@
+package safefs
+
+import (
+	"errors"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lstat looks at a path without opening or following it.
+func (r *Root) Lstat(rel string) (Info, error) {
+	if rel == "." {
+		i, err := r.statAt(r.fd, "")
+		return i, pathError("lstat", rel, err)
+	}
+	var info Info
+	err := r.in("lstat", rel, func(dir int, name string) (err error) {
+		info, err = r.statAt(dir, name)
+		return err
+	})
+	return info, err
+}
+
+// ReadDir is the names in a directory, raw and sorted by bytes, all of them in memory.
+func (r *Root) ReadDir(rel string) ([]string, error) {
+	f, err := r.list("readdir", rel)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return names(f)
+}
+
+func (r *Root) list(op, rel string) (*os.File, error) {
+	if rel != "." {
+		if err := check(op, rel); err != nil {
+			return nil, err
+		}
+	}
+	fd, err := r.open(rel, listFlags, 0)
+	if err != nil {
+		return nil, pathError(op, rel, err)
+	}
+	return os.NewFile(uintptr(fd), rel), nil
+}
+
+func names(f *os.File) ([]string, error) {
+	ns, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(ns)
+	return ns, nil
+}
+
+// Readlink is the target of a link, raw.
+func (r *Root) Readlink(rel string) ([]byte, error) {
+	var target []byte
+	err := r.in("readlink", rel, func(dir int, name string) (err error) {
+		target, err = readlinkAt(dir, name)
+		return err
+	})
+	return target, err
+}
+
+func readlinkAt(dir int, name string) ([]byte, error) {
+	for size := 256; ; size *= 4 {
+		b := make([]byte, size)
+		n, err := retry(func() (int, error) { return unix.Readlinkat(dir, name, b) })
+		if err != nil {
+			return nil, err
+		}
+		if n < size {
+			return b[:n], nil
+		}
+	}
+}
+
+// Mkdir makes one directory with exactly these mode bits, whatever the umask.
+func (r *Root) Mkdir(rel string, mode uint32) error {
+	return r.in("mkdir", rel, func(dir int, name string) error {
+		if err := retry0(func() error { return unix.Mkdirat(dir, name, mode&0o777|0o300) }); err != nil {
+			return err
+		}
+		return r.chmodAt(dir, name, mode)
+	})
+}
+
+// Create makes a file that must not be there yet, open for writing and reading, with exactly these mode bits.
+func (r *Root) Create(rel string, mode uint32) (*os.File, error) {
+	fd, err := r.createFile("create", rel, mode)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), rel), nil
+}
+
+func (r *Root) createFile(op, rel string, mode uint32) (int, error) {
+	if err := check(op, rel); err != nil {
+		return -1, err
+	}
+	fd, err := r.open(rel, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return -1, pathError(op, rel, err)
+	}
+	if mode != 0o600 {
+		if err := unix.Fchmod(fd, mode&0o7777); err != nil {
+			_ = unix.Close(fd)
+			return -1, pathError(op, rel, err)
+		}
+	}
+	return fd, nil
+}
+
+// Symlink makes a link with exactly this target.
+func (r *Root) Symlink(target, rel string) error {
+	return r.in("symlink", rel, func(dir int, name string) error {
+		return retry0(func() error { return unix.Symlinkat(target, dir, name) })
+	})
+}
+
+// Chmod sets the mode bits of a file or directory; a link is refused with ErrLink, anything else with ErrNotRegular.
+func (r *Root) Chmod(rel string, mode uint32) error {
+	if rel == "." {
+		return pathError("chmod", rel, r.chmodAt(r.fd, ".", mode))
+	}
+	return r.in("chmod", rel, func(dir int, name string) error { return r.chmodAt(dir, name, mode) })
+}
+
+// Remove removes a file, link, fifo, socket or device; a directory is refused by the kernel (EISDIR or EPERM).
+func (r *Root) Remove(rel string) error {
+	return r.in("remove", rel, func(dir int, name string) error {
+		return retry0(func() error { return unix.Unlinkat(dir, name, 0) })
+	})
+}
+
+// RemoveDir removes an empty directory.
+func (r *Root) RemoveDir(rel string) error {
+	return r.in("rmdir", rel, func(dir int, name string) error {
+		return retry0(func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) })
+	})
+}
+
+// Rename moves a to b and replaces a file that is there.
+func (r *Root) Rename(a, b string) error {
+	return r.rename("rename", a, b, unix.Renameat)
+}
+
+// RenameNoReplace moves a to b; fs.ErrExist where something is there, ErrNotSupported where the file system cannot promise it.
+func (r *Root) RenameNoReplace(a, b string) error {
+	return r.rename("rename", a, b, renameNoReplace)
+}
+
+// Exchange swaps a and b in one step; ErrNotSupported where the file system cannot.
+func (r *Root) Exchange(a, b string) error {
+	return r.rename("exchange", a, b, exchange)
+}
+
+func (r *Root) rename(op, a, b string, call func(fromDir int, from string, toDir int, to string) error) error {
+	return r.in(op, a, func(aDir int, aName string) error {
+		return r.in(op, b, func(bDir int, bName string) error {
+			return retry0(func() error { return call(aDir, aName, bDir, bName) })
+		})
+	})
+}
+
+// flagged turns the answers of a file system that does not know a rename's flags into ErrNotSupported. EINVAL also says
+// that a directory was to be moved into itself; that no caller does, and it is refused all the same.
+func flagged(err error) error {
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
+		return ErrNotSupported
+	}
+	return err
+}
+
+// SyncDir makes the names in a directory durable.
+func (r *Root) SyncDir(rel string) error {
+	f, err := r.list("syncdir", rel)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
