@@ -1,0 +1,44 @@
+// Package app is the composition root: it alone knows every command, provider and harness.
+package app
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/help"
+	"github.com/laufwerk/laufwerk/internal/cli/version"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// Main is what the binary does; the result is its exit code. Tests call it with an Env of their own.
+func Main(ctx context.Context, env *system.Env) int {
+	system.IgnorePipe()
+	if len(env.Args) > 0 {
+		if entry, ok := entries()[env.Args[0]]; ok {
+			return entry(env.Args[1:], env)
+		}
+	}
+	return cli.Execute(ctx, env, Commands)
+}
+
+// Entry is a process that laufwerk starts from its own binary: a supervisor, an isolate.
+type Entry func(args []string, env *system.Env) int
+
+// entries are the hidden first arguments. They are looked up before the command line is built: a supervisor pays for none
+// of it, and no flag of a user reaches it.
+func entries() map[string]Entry {
+	return map[string]Entry{}
+}
+
+// IsEntry says whether a first argument starts a process of ours. Test binaries that are started as laufwerk ask it.
+func IsEntry(arg string) bool { return entries()[arg] != nil }
+
+// Commands are the commands of the tree.
+func Commands(d *cli.Deps) []*cobra.Command {
+	return []*cobra.Command{
+		version.New(d, nil),
+		help.New(d, nil),
+	}
+}

@@ -1,0 +1,73 @@
+// Package cli is the frame of the command line: what every command is built from, the tree's rules (unknown words are
+// usage errors with a suggestion), and the edge at which an error becomes text or JSON and an exit code.
+// The commands themselves are the folders below, one each; internal/app lists them.
+package cli
+
+import (
+	"path/filepath"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/cli/settings"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// Deps is what every command is built from. Flags are only valid once a command runs, so constructors keep the functions.
+type Deps struct {
+	Env      *system.Env
+	UI       *render.UI
+	Settings func() (*settings.Settings, error) // resolved at the first call
+	Flags    *Flags
+}
+
+// Flags are those of every command.
+type Flags struct {
+	JSON    bool
+	NoInput bool
+	Project string
+	Set     []string
+}
+
+func newDeps(env *system.Env) *Deps {
+	d := &Deps{Env: env, Flags: &Flags{}}
+	d.Settings = sync.OnceValues(func() (*settings.Settings, error) { return settings.Resolve(env, d.Flags.Set) })
+	d.UI = render.New(env, func() string {
+		s, err := d.Settings()
+		if err != nil {
+			return "auto" // the command that needs the settings reports them
+		}
+		return s.Text(settings.Color)
+	})
+	return d
+}
+
+// ProjectDir is where the search for the project starts, absolute, and whether --project named it: then it must be there.
+func (d *Deps) ProjectDir() (dir string, named bool) {
+	if d.Flags.Project == "" {
+		return d.Env.Dir, false
+	}
+	return d.Path(d.Flags.Project), true
+}
+
+// Path makes a path that somebody typed absolute.
+func (d *Deps) Path(p string) string {
+	if filepath.IsAbs(p) {
+		return filepath.Clean(p)
+	}
+	return filepath.Join(d.Env.Dir, p)
+}
+
+// Interactive says whether a person can be asked: on stderr, answering on stdin.
+func (d *Deps) Interactive() bool {
+	return d.Env.InTTY && d.Env.ErrTTY && !d.Flags.NoInput && !d.Flags.JSON
+}
+
+func (d *Deps) bind(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.BoolVar(&d.Flags.JSON, "json", false, "print JSON: one document, or one object a line where output streams")
+	f.BoolVar(&d.Flags.NoInput, "no-input", false, "never ask on the terminal")
+	f.StringVar(&d.Flags.Project, "project", "", "the project's `DIR` (default: found upwards from the working directory)")
+	f.StringArrayVar(&d.Flags.Set, "set", nil, "set `NAME=VALUE` for this command; laufwerk help environment lists the names")
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/cli/settings"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// Execute runs the command that env's arguments name and returns its exit code. commands makes the commands of the tree.
+func Execute(ctx context.Context, env *system.Env, commands func(*Deps) []*cobra.Command) int {
+	d := newDeps(env)
+	d.UI.JSON = wantsJSON(env.Args) // known before the flags are parsed: a mistake in them is reported as JSON too
+	err := run(ctx, d, commands)
+	if err == nil {
+		err = d.UI.Lost()
+	}
+	if err == nil {
+		return failure.ExitDone
+	}
+	d.UI.Failure(err)
+	return failure.KindOf(err).Exit()
+}
+
+func run(ctx context.Context, d *Deps, commands func(*Deps) []*cobra.Command) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = crashed(d, r)
+		}
+	}()
+	root := NewRoot(d, commands(d))
+	d.UI.Schema = "laufwerk.error/1"
+	cmd, rest, err := root.Find(d.Env.Args)
+	if err != nil {
+		return Usage(root, "%s", err)
+	}
+	if err := unknownWord(cmd, rest); err != nil {
+		return err
+	}
+	d.UI.Schema = Schema(cmd)
+	root.SetArgs(d.Env.Args)
+	return root.ExecuteContext(ctx)
+}
+
+func crashed(d *Deps, cause any) error {
+	err := failure.New(failure.Internal, "laufwerk itself failed: %v", cause).
+		WithHint("LAUFWERK_DEBUG=true laufwerk %s", redact.Line(strings.Join(d.Env.Args, " ")))
+	if s, settingsErr := d.Settings(); settingsErr == nil && s.Bool(settings.Debug) {
+		d.UI.Talkf("%s", debug.Stack())
+		err.Hint = "report this with the stack above"
+	}
+	return err
+}
+
+func wantsJSON(args []string) bool {
+	for _, a := range args {
+		switch a {
+		case "--":
+			return false
+		case "--json", "--json=true", "--json=1":
+			return true
+		}
+	}
+	return false
+}
+
+// Schema names the documents of a command: laufwerk runs list prints laufwerk.runs.list/1.
+func Schema(cmd *cobra.Command) string {
+	return strings.ReplaceAll(cmd.CommandPath(), " ", ".") + "/1"
+}
+
+// Usage is a mistake in how cmd was called; the hint shows how it is called.
+func Usage(cmd *cobra.Command, format string, args ...any) *failure.Error {
+	return failure.New(failure.Usage, format, args...).WithHint("%s --help", cmd.CommandPath())
+}
+
+// Fail ends a command with err and, with --json, with doc's fields beside the error's.
+func Fail(err error, doc any) error { return render.Attach(err, doc) }

@@ -1,0 +1,81 @@
+package help
+
+import (
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+)
+
+// remedy is one case of the recovery guide.
+type remedy struct {
+	Case     string   `json:"case"`
+	What     string   `json:"what"`
+	Commands []string `json:"commands"`
+}
+
+func remedies() []remedy {
+	return []remedy{
+		{
+			"A run was killed, or the machine restarted",
+			"Nothing is lost: finished operations are in the run's journal and do not run again. A turn that its supervisor carried\non is joined where it is; after a reboot it is asked to continue.",
+			[]string{"laufwerk runs list", "laufwerk resume RUN"},
+		},
+		{
+			"A run waits for a person",
+			"The question and the exact command that answers it are shown with the run.",
+			[]string{"laufwerk runs show RUN", "laufwerk answer RUN KEY VALUE"},
+		},
+		{
+			"A write-back stopped half-way",
+			"Continue applies the rest of the approved bytes; abort restores each path that still holds what was written. Until one\nof them has ended it, no other write-back touches that source.",
+			[]string{"laufwerk writeback continue RUN", "laufwerk writeback abort RUN"},
+		},
+		{
+			"A write-back reports a conflict",
+			"The source changed in the same places. Nothing was written. Settle the listed paths in the source, then try the same\napproved bytes again.",
+			[]string{"laufwerk diff RUN", "laufwerk resume RUN"},
+		},
+		{
+			"A process survived, or resources are retained",
+			"Clean-up ends what can be proved to be ours and says for the rest what was seen last. It may be repeated.",
+			[]string{"laufwerk claims list", "laufwerk cleanup RUN", "laufwerk cleanup --all --dry-run"},
+		},
+		{
+			"A claim can never be proved",
+			"Look at the identity that is printed, remove the resource by hand if it is there, then give the claim up. The record and\nthe reason are kept.",
+			[]string{"laufwerk claims show ID", "laufwerk claims abandon ID --reason TEXT"},
+		},
+		{
+			"The store is refused",
+			"state.db in $LAUFWERK_HOME is empty, cut, foreign or of a newer laufwerk. It is never made anew over what it may still\nown. Put the file back from a copy, or use the laufwerk that wrote it. runs/ and workspaces/ beside it are untouched.",
+			[]string{"laufwerk help environment"},
+		},
+		{
+			"The disk is full",
+			"Writes are whole or not at all: free space, then resume. Terminal runs and workspaces without unwritten changes can go.",
+			[]string{"laufwerk cleanup --all --dry-run", "laufwerk runs prune", "laufwerk resume RUN"},
+		},
+		{
+			"The outcome is unknown (exit 9)",
+			"Something may have happened that could not be observed. Look at it before you repeat it.",
+			[]string{"laufwerk runs show RUN", "laufwerk claims list"},
+		},
+		{
+			"A run should end now",
+			"Cancelling ends its processes and makes it terminal; then its resources can be removed. Unwritten changes are kept unless\nyou discard them.",
+			[]string{"laufwerk runs cancel RUN", "laufwerk cleanup RUN", "laufwerk cleanup RUN --discard-changes"},
+		},
+	}
+}
+
+func recoveryText(ui *render.UI) {
+	ui.Printf("What to do after a failure. RUN is a run's id from `laufwerk runs list`.\n")
+	for _, r := range remedies() {
+		ui.Printf("\n%s\n  %s\n", ui.Out.Bold(r.Case), strings.ReplaceAll(r.What, "\n", "\n  "))
+		for _, c := range r.Commands {
+			ui.Printf("    %s\n", ui.Out.Command(c))
+		}
+	}
+}
+
+func recoveryData() any { return map[string]any{"topic": "recovery", "cases": remedies()} }

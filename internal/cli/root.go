@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// Sections of the root's help, in their order. A command names its own as its GroupID.
+const (
+	SectionStart   = "start"
+	SectionRuns    = "runs"
+	SectionOperate = "operate"
+	SectionOther   = "other"
+)
+
+// NewRoot is the whole tree. Rules that hold for every command are put on here.
+func NewRoot(d *Deps, commands []*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "laufwerk",
+		Short: "Run durable coding-agent workflows in isolated places",
+		Long: `Laufwerk runs coding-agent workflows on isolated copies of your project. A run survives being killed,
+nothing that it allocates is lost track of, and only what was frozen and approved comes back.`,
+		Example:           "# See the whole job once, on a scratch project\n$ laufwerk demo\n\n# Begin in a project of your own\n$ laufwerk init --execution local",
+		Args:              cobra.ArbitraryArgs, // unknownWord has the better message
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	showVersion := root.Flags().Bool("version", false, "print the version, as laufwerk version does")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if v := find(root, "version"); v != nil && *showVersion {
+			v.SetContext(cmd.Context())
+			d.UI.Schema = Schema(v)
+			return v.RunE(v, nil)
+		}
+		return cmd.Help()
+	}
+	root.AddGroup(
+		&cobra.Group{ID: SectionStart, Title: "Start"},
+		&cobra.Group{ID: SectionRuns, Title: "Runs"},
+		&cobra.Group{ID: SectionOperate, Title: "Operate"},
+		&cobra.Group{ID: SectionOther, Title: "Other"},
+	)
+	d.bind(root)
+	for _, c := range commands {
+		root.AddCommand(c)
+		if c.Name() == "help" {
+			root.SetHelpCommand(c)
+		}
+	}
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if len(d.Flags.Set) == 0 {
+			return nil // commands without settings work with a broken settings file
+		}
+		_, err := d.Settings()
+		return err
+	}
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { showHelp(d, cmd) })
+	walk(root, func(cmd *cobra.Command) {
+		switch {
+		case cmd == root:
+		case cmd.HasSubCommands():
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, needsCommand
+		case cmd.Args == nil:
+			cmd.Args = Positional
+		}
+		cmd.DisableFlagsInUseLine = true
+	})
+	return root
+}
+
+// Group is a command that only holds others.
+func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{Use: name, Short: short}
+	g.AddCommand(commands...)
+	return g
+}
+
+func find(root *cobra.Command, name string) *cobra.Command {
+	for _, c := range root.Commands() {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, c := range cmd.Commands() {
+		walk(c, visit)
+	}
+}
