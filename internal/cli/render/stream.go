@@ -51,7 +51,7 @@ func colored(mode string, tty bool, vars map[string]string) bool {
 // Live says whether lines may be drawn over: the stream is a terminal that can move its cursor, and nobody keeps a log.
 func (s *Stream) Live() bool { return s.TTY && s.style() != nil }
 
-// Bold, Faint, Good, Warn, Bad and Command sanitise text and give it its look on this stream.
+// Bold is for headings. Like the other looks it sanitises what is not Styled yet, and without colour it only does that.
 func (s *Stream) Bold(v any) Styled {
 	return s.paint(v, func(l lipgloss.Style) lipgloss.Style { return l.Bold(true) })
 }

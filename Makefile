@@ -1,0 +1,87 @@
+# laufwerk: build, test, verify. Needs Go; verify-sdk needs Node.
+
+SHELL        := /bin/bash
+.SHELLFLAGS  := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+LINT_VERSION := 2.15.0
+RELEASE      ?=
+PLATFORMS    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+BUILD_PKG    := github.com/laufwerk/laufwerk/internal/build
+
+# Static, and the same bytes from the same revision wherever it is built. -buildvcs overrides what GOFLAGS may say.
+LDFLAGS  := -buildid= -s -w $(if $(RELEASE),-X $(BUILD_PKG).release=$(RELEASE))
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)'
+
+# Packages with tests that kill the process at crash points.
+CRASH_PACKAGES = $(sort $(addprefix ./,$(dir $(shell grep -rl --include='*_test.go' '^//go:build.*crashpoints' cmd internal))))
+
+.PHONY: build test test-unit test-crash bench demo cover clean
+build: ## the binary, bin/laufwerk
+	$(GO_BUILD) -o bin/laufwerk ./cmd/laufwerk
+
+test: test-unit test-crash
+
+test-unit:
+	go test ./...
+
+test-crash: ## builds with crash points: SIGKILL at each of them
+	$(if $(CRASH_PACKAGES),go test -tags crashpoints $(CRASH_PACKAGES),@echo "no package has crash-point tests")
+
+update-scripts: ## rewrites the expected output in testdata/script
+	go test ./internal/app -run TestScript -update
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
+
+demo:
+	go run ./cmd/laufwerk demo --yes
+
+cover: ## cover.out, and the total
+	go test -coverpkg=./internal/... -coverprofile=cover.out ./...
+	go tool cover -func=cover.out | tail -1
+
+.PHONY: verify verify-format update-format verify-vet verify-lint verify-modules update-modules verify-platforms verify-reproducible verify-sdk
+verify: verify-format verify-modules verify-vet verify-lint verify-sdk verify-platforms verify-reproducible
+
+verify-format:
+	@out=$$(gofmt -l cmd internal sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
+
+update-format:
+	gofmt -w cmd internal sdk templates
+
+verify-modules:
+	@go mod tidy -diff || { echo "go.mod or go.sum is not tidy (make update-modules)"; exit 1; }
+	go mod verify
+
+update-modules:
+	go mod tidy
+
+verify-vet:
+	go vet ./...
+	go vet -tags crashpoints ./...
+
+verify-lint:
+	lint=$$(.ci/lint $(LINT_VERSION)); $$lint run ./...
+
+verify-platforms:
+	@for p in $(PLATFORMS); do echo "build $$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build -trimpath -o /dev/null ./cmd/laufwerk; done
+
+# Two builds, the second from a copy in another directory; with LAUFWERK_CI=1 also without anything of the first in its cache.
+verify-reproducible:
+	@tmp=$$(mktemp -d); trap 'chmod -R u+w "$$tmp"; rm -rf "$$tmp"' EXIT; mkdir "$$tmp/copy"; \
+	git ls-files -z --cached --others --exclude-standard | xargs -0 -I{} sh -c '[ ! -e "$$1" ] || cp -P --parents "$$1" "$$2"' _ {} "$$tmp/copy"; \
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$tmp/one" ./cmd/laufwerk; \
+	if [ "$${LAUFWERK_CI:-}" = 1 ]; then export GOCACHE="$$tmp/cache"; fi; \
+	(cd "$$tmp/copy" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$tmp/two" ./cmd/laufwerk); \
+	cmp "$$tmp/one" "$$tmp/two"; echo "two builds are identical"
+
+verify-sdk: ## the TypeScript half against real tsc; nothing to do while it has no check
+	@if [ -x sdk/verify.sh ]; then sdk/verify.sh; else echo "sdk/verify.sh is not there: nothing to check"; fi
+
+.PHONY: update-sdk
+update-sdk:
+	@if [ -x sdk/verify.sh ]; then sdk/verify.sh --update; else echo "sdk/verify.sh is not there: nothing to update"; fi
+
+clean:
+	rm -rf bin cover.out
