@@ -43,7 +43,9 @@ type Claim struct {
 	Run         string               `json:"run,omitempty"`
 	Operation   string               `json:"operation,omitempty"` // the journal's operation that it joins
 	Project     string               `json:"project,omitempty"`
+	Image       string               `json:"image,omitempty"` // the expected one, where the provider has images
 	Intent      providers.Intent     `json:"intent"`
+	Attempts    int                  `json:"attempts"`        // how often creating was, or may have been, asked for
 	Holds       []string             `json:"holds,omitempty"` // freed when it is released or residue
 	Keep        string               `json:"keep,omitempty"`  // why it is deliberately kept ("unwritten changes"); cleanup then needs --discard-changes
 	Evidence    []providers.Evidence `json:"evidence,omitempty"`

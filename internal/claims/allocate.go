@@ -1,0 +1,244 @@
+package claims
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// ID is the claim's id for an operation of a run: 16 lower-case letters and digits, the first one a letter. It is the same at
+// every resume, which is how a journal and the claims find each other.
+func ID(run, operation string) string {
+	sum := sha256.Sum256([]byte(run + "\x00" + operation))
+	return "c" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:15]
+}
+
+// Request asks for a resource.
+type Request struct {
+	ID          string // of ID(Run, Operation)
+	Kind        Kind
+	Provider    string
+	Target      string
+	Fingerprint string
+	Run         string
+	Operation   string
+	Project     string
+	Image       string           // the image that the resource must be made from, "" where there are none
+	Intent      providers.Intent // Name, Endpoint and Spec; the driver fills in the rest
+	Holds       []HoldRequest    // taken together with the intent, all or nothing; an empty Holder is the claim
+	Extra       json.RawMessage
+}
+
+// Allocate makes the resource of a request, or continues what an earlier process began for the same id. It returns the
+// claim in state allocated, or a failure: the one of a hold that could not be had (nothing was begun); what the provider says
+// when it certainly made nothing (the claim is released); OutcomeUnknown when nobody can tell (a later Allocate, Reconcile or
+// Release finds out); SessionLost or WorkspaceLost when the resource of this id is already gone or going.
+func (d *Driver) Allocate(ctx context.Context, req Request) (Claim, error) {
+	r, err := d.resources(Claim{ID: req.ID, Kind: req.Kind, Provider: req.Provider})
+	if err != nil {
+		return Claim{}, err
+	}
+	c, existed, err := d.intend(ctx, req)
+	if err != nil {
+		return Claim{}, err
+	}
+	switch {
+	case !existed:
+		return d.create(ctx, c, r)
+	case c.State == Intent, c.State == Unknown:
+		return d.settleForUse(ctx, c, r)
+	default:
+		return d.usable(ctx, c)
+	}
+}
+
+// intend makes the intent and its holds durable, before anything outside happens.
+func (d *Driver) intend(ctx context.Context, req Request) (c Claim, existed bool, err error) {
+	owner, err := d.o.Owner(ctx)
+	if err != nil {
+		return Claim{}, false, err
+	}
+	crash.Point("claims/before-intent")
+	err = d.o.Store.Update(ctx, func(tx store.Tx) error {
+		c = Claim{}
+		existed, err = tx.Get(store.Claims, req.ID, &c)
+		if err != nil {
+			return err
+		}
+		if existed {
+			if c.Kind != req.Kind || c.Provider != req.Provider || c.Run != req.Run || c.Operation != req.Operation {
+				return failure.New(failure.Internal, "the claim %s belongs to operation %q of run %q, not to %q of %q", c.ID, c.Operation, c.Run, req.Operation, req.Run)
+			}
+			return nil
+		}
+		now := d.o.Now().UTC()
+		c = Claim{
+			ID: req.ID, Kind: req.Kind, State: Intent, Provider: req.Provider, Target: req.Target, Fingerprint: req.Fingerprint,
+			Run: req.Run, Operation: req.Operation, Project: req.Project, Image: req.Image, Intent: req.Intent,
+			Attempts: 1, IntentAt: now, Extra: req.Extra,
+		}
+		c.Intent.Claim, c.Intent.Owner, c.Intent.Run, c.Intent.At, c.Intent.Resource = req.ID, owner, req.Run, now, ""
+		for _, h := range req.Holds {
+			if h.Holder == "" {
+				h.Holder = req.ID
+			}
+			if h.Run == "" {
+				h.Run = req.Run
+			}
+			if err := d.TakeHoldTx(tx, h); err != nil {
+				return err
+			}
+			c.Holds = append(c.Holds, h.Key)
+		}
+		return tx.Put(store.Claims, c.ID, c)
+	})
+	crash.Point("claims/after-intent")
+	return c, existed, err
+}
+
+// create asks for the resource. The intent is durable, and nothing of an earlier attempt exists.
+func (d *Driver) create(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+	if err := ctx.Err(); err != nil {
+		c, cerr := d.change(ctx, c.ID, Rejected, d.found("not asked for: the operation was cancelled first", ""))
+		return c, errors.Join(failure.Wrap(err, failure.Cancelled, "make the %s", c.name()), cerr)
+	}
+	crash.Point("claims/before-create")
+	res := r.Create(ctx, c.Intent)
+	crash.Point("claims/after-create")
+	switch res.Done {
+	case providers.Yes:
+		return d.allocated(ctx, c, res)
+	case providers.No:
+		return d.rejected(ctx, c, res)
+	default:
+		c, err := d.change(ctx, c.ID, Lost, d.found("creating: "+says(res.Done, res.Err), res.Resource, res.Evidence...))
+		if err != nil {
+			return d.overtaken(ctx, c, err)
+		}
+		return d.settleForUse(ctx, c, r)
+	}
+}
+
+// settleForUse finds out what became of an earlier attempt. Where it certainly came to nothing, the resource is asked for
+// once more: there is still at most one.
+func (d *Driver) settleForUse(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+	res, err := d.resolve(ctx, c, r)
+	if err != nil {
+		return c, unknown(c, err)
+	}
+	switch res.Done {
+	case providers.Yes:
+		return d.allocated(ctx, c, res)
+	case providers.No:
+		c, err := d.change(ctx, c.ID, Unseen, func(c *Claim) {
+			d.found("resolving: "+says(res.Done, res.Err), "", res.Evidence...)(c)
+			c.Attempts++
+		})
+		if err != nil {
+			return d.overtaken(ctx, c, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return d.create(ctx, c, r) // which only records that nothing was asked for
+		}
+		crash.Point("claims/before-create-again")
+		again := r.Create(ctx, c.Intent)
+		crash.Point("claims/after-create-again")
+		switch again.Done {
+		case providers.Yes:
+			return d.allocated(ctx, c, again)
+		case providers.No:
+			return d.rejected(ctx, c, again)
+		}
+		res = again
+	}
+	lost, err := d.change(ctx, c.ID, Lost, d.found("creating: "+says(res.Done, res.Err), res.Resource, res.Evidence...))
+	if err != nil {
+		return d.overtaken(ctx, lost, err)
+	}
+	return lost, unknown(lost, res.Err)
+}
+
+// resolve asks the provider what became of a create. A context that has ended can only make it say nothing.
+func (d *Driver) resolve(ctx context.Context, c Claim, r providers.Resources) (providers.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return providers.Result{}, err
+	}
+	crash.Point("claims/before-resolve")
+	res := r.Resolve(ctx, c.Intent)
+	crash.Point("claims/after-resolve")
+	return res, nil
+}
+
+func (d *Driver) allocated(ctx context.Context, c Claim, res providers.Result) (Claim, error) {
+	done, err := d.change(ctx, c.ID, Exists, d.found("present", res.Resource, res.Evidence...))
+	if err != nil {
+		if isIllegal(err) {
+			return d.overtaken(ctx, done, err)
+		}
+		return c, failure.Wrap(err, failure.OutcomeUnknown, "the %s was made, but that could not be recorded", c.name())
+	}
+	return d.usable(ctx, done)
+}
+
+func (d *Driver) rejected(ctx context.Context, c Claim, res providers.Result) (Claim, error) {
+	cause := failure.Wrap(res.Err, failure.Failed, "make the %s", c.name())
+	if cause == nil {
+		cause = failure.New(failure.Failed, "the %s was not made, and its provider does not say why", c.name())
+	}
+	done, err := d.change(ctx, c.ID, Rejected, d.found("creating: "+says(res.Done, res.Err), "", res.Evidence...))
+	if err != nil && !isIllegal(err) {
+		return c, errors.Join(cause, err)
+	}
+	return done, cause
+}
+
+// usable returns an allocated claim. One that was given up by someone else while it was being made is ended again.
+func (d *Driver) usable(ctx context.Context, c Claim) (Claim, error) {
+	if c.State == Allocated {
+		return c, nil
+	}
+	lost := lostFailure(c)
+	if c.State == Deleting && c.AllocatedAt.IsZero() {
+		ended, err := d.Release(ctx, c.ID)
+		return ended, errors.Join(lost, err)
+	}
+	return c, lost
+}
+
+func (d *Driver) overtaken(ctx context.Context, c Claim, err error) (Claim, error) {
+	if isIllegal(err) {
+		return d.usable(ctx, c)
+	}
+	return c, unknown(c, err)
+}
+
+func lostFailure(c Claim) error {
+	kind := failure.SessionLost
+	if c.Kind == KindWorkspace {
+		kind = failure.WorkspaceLost
+	}
+	return failure.New(kind, "the %s is %s: it cannot be used any more", c.name(), c.State).
+		WithHint("laufwerk claims show %s", c.ID).WithField("claim", c.ID).WithField("state", c.State)
+}
+
+func unknown(c Claim, err error) error {
+	e := failure.New(failure.OutcomeUnknown, "it is not known whether the %s was made", c.name()).
+		WithHint("%s", resumeHint(c)).WithField("claim", c.ID).WithField("state", c.State)
+	e.Err = err
+	return e
+}
+
+func resumeHint(c Claim) string {
+	if c.Run == "" {
+		return c.CleanupHint()
+	}
+	return "laufwerk resume " + c.Run
+}

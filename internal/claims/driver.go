@@ -1,0 +1,190 @@
+package claims
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// commitWait bounds the recording of what was observed. It does not end with the caller's context: a first signal must not
+// lose an observation.
+const commitWait = 30 * time.Second
+
+// keptEvidence is how much evidence a claim holds: the first pieces, which tell how it began, and the latest.
+const (
+	firstEvidence = 8
+	keptEvidence  = 32
+)
+
+// Store is what the driver needs of the store. Every function that it passes is run at most once per call.
+type Store interface {
+	Update(ctx context.Context, fn func(store.Tx) error) error
+	View(ctx context.Context, fn func(store.Tx) error) error
+}
+
+// Options are what a driver works with.
+type Options struct {
+	Store     Store
+	Now       func() time.Time
+	Owner     func(ctx context.Context) (string, error) // the store's id
+	Resources func(kind Kind, provider string) (providers.Resources, bool)
+}
+
+// Driver runs the protocol intent → call → commit → reconcile for all kinds of resources. Its methods may be called at the
+// same time for different claims; for one claim the caller holds the run's lease, or knows that no worker does.
+// No method may be called from inside a store transaction, except the ones that take a store.Tx.
+type Driver struct{ o Options }
+
+// NewDriver makes a driver.
+func NewDriver(o Options) *Driver { return &Driver{o: o} }
+
+// illegal is an event that the table does not allow: someone else has changed the claim.
+type illegal struct {
+	state State
+	event Event
+}
+
+func (e *illegal) Error() string {
+	return fmt.Sprintf("a claim that is %s cannot take the event %s", e.state, e.event)
+}
+
+func isIllegal(err error) bool { return errors.As(err, new(*illegal)) }
+
+// change applies one event to the stored claim, with everything that follows from the new state, in one commit.
+// The claim that is returned is the stored one, also where the event was illegal.
+func (d *Driver) change(ctx context.Context, id string, ev Event, edit func(*Claim)) (Claim, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitWait)
+	defer cancel()
+	var c Claim
+	var no *illegal
+	crash.Point("claims/before-" + string(ev))
+	err := d.o.Store.Update(ctx, func(tx store.Tx) error {
+		if err := load(tx, id, &c); err != nil {
+			return err
+		}
+		next, ok := Next(c.State, ev)
+		if !ok {
+			no = &illegal{c.State, ev}
+			return nil
+		}
+		now := d.o.Now().UTC()
+		switch {
+		case next == c.State:
+		case next == Allocated:
+			c.AllocatedAt = now
+		case next == Deleting:
+			c.DeletingAt, c.ReleasedAt = now, time.Time{}
+		case next == Released:
+			c.ReleasedAt = now
+		}
+		c.State = next
+		if edit != nil {
+			edit(&c)
+		}
+		if next == Released || next == Residue || next == Abandoned {
+			if err := dropHolds(tx, c.ID); err != nil {
+				return err
+			}
+		}
+		return tx.Put(store.Claims, c.ID, c)
+	})
+	crash.Point("claims/after-" + string(ev))
+	if err != nil {
+		return c, err
+	}
+	if no != nil {
+		return c, no
+	}
+	return c, nil
+}
+
+func load(tx store.Tx, id string, c *Claim) error {
+	*c = Claim{}
+	ok, err := tx.Get(store.Claims, id, c)
+	if err == nil && !ok {
+		return notFound(id)
+	}
+	return err
+}
+
+func notFound(id string) error {
+	return failure.New(failure.NotFound, "there is no claim %s", id).WithHint("laufwerk claims list")
+}
+
+func (d *Driver) read(ctx context.Context, id string) (c Claim, err error) {
+	err = d.o.Store.View(ctx, func(tx store.Tx) error { return load(tx, id, &c) })
+	return c, err
+}
+
+func (d *Driver) resources(c Claim) (providers.Resources, error) {
+	r, ok := d.o.Resources(c.Kind, c.Provider)
+	if !ok {
+		return nil, failure.New(failure.Unsupported, "this version of laufwerk cannot reach the %s %s: it knows no provider %q", c.Kind, c.ID, c.Provider).
+			WithHint("use the version that made it (laufwerk claims show %s says when)", c.ID)
+	}
+	return r, nil
+}
+
+// found records what a call or a look brought to light.
+func (d *Driver) found(last, resource string, evidence ...providers.Evidence) func(*Claim) {
+	return func(c *Claim) {
+		c.Last = last
+		if resource != "" {
+			c.Intent.Resource = resource
+		}
+		for _, e := range evidence {
+			if e.At.IsZero() {
+				e.At = d.o.Now()
+			}
+			e.At = e.At.UTC()
+			if n := len(c.Evidence); n > 0 && c.Evidence[n-1].What == e.What {
+				c.Evidence[n-1].At = e.At
+				continue
+			}
+			c.Evidence = append(c.Evidence, e)
+		}
+		if n := len(c.Evidence); n > keptEvidence {
+			c.Evidence = append(c.Evidence[:firstEvidence:firstEvidence], c.Evidence[n-(keptEvidence-firstEvidence):]...)
+		}
+	}
+}
+
+// says is the one sentence of an outcome for a claim's last observation.
+func says(what fmt.Stringer, err error) string {
+	if err == nil {
+		return what.String()
+	}
+	return what.String() + ": " + err.Error()
+}
+
+// name is how a claim is called in messages.
+func (c Claim) name() string {
+	at := ""
+	if c.Intent.Endpoint != "" {
+		at = " at " + c.Intent.Endpoint
+	}
+	return fmt.Sprintf("%s %s (claim %s%s)", c.Kind, c.Intent.Name, c.ID, at)
+}
+
+// CleanupHint is the command that tries again to end a claim.
+func (c Claim) CleanupHint() string {
+	if c.Run == "" {
+		return "laufwerk cleanup --all"
+	}
+	return "laufwerk cleanup " + c.Run
+}
+
+func decode(raw json.RawMessage, c *Claim) error {
+	*c = Claim{}
+	if err := json.Unmarshal(raw, c); err != nil {
+		return failure.Wrap(err, failure.StoreInvalid, "read a claim")
+	}
+	return nil
+}

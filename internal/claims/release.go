@@ -1,0 +1,191 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// Release ends a claim's resource, however far it had come, and returns the claim: released once absence was observed.
+// Everything else is the failure Retained (exit 6) with the state, the last observation and the next command; residue is
+// reported that way too, though it no longer holds the workspace. It may be repeated, and then goes on from where it was.
+// A claim that is deliberately kept is refused until SetKeep has taken that back. Something that is not ours is never touched.
+func (d *Driver) Release(ctx context.Context, id string) (Claim, error) {
+	c, err := d.read(ctx, id)
+	if err != nil {
+		return c, err
+	}
+	if !c.Outstanding() {
+		return c, nil
+	}
+	if c.Keep != "" {
+		return c, failure.New(failure.Retained, "the %s is kept: %s", c.name(), c.Keep).
+			WithHint("%s --discard-changes", c.CleanupHint()).WithField("claim", c.ID).WithField("state", c.State).WithField("kept", c.Keep)
+	}
+	r, err := d.resources(c)
+	if err != nil {
+		return c, retained(c, err)
+	}
+	if c.State == Intent || c.State == Unknown {
+		if c, err = d.settleForEnd(ctx, c, r); err != nil {
+			return c, err
+		}
+	}
+	if c.State == Residue {
+		if c, err = d.look(ctx, c, r); err != nil {
+			return c, err
+		}
+	}
+	if c.State == Allocated {
+		if c, err = d.step(ctx, c, Ask, nil); err != nil {
+			return c, err
+		}
+	}
+	if c.State == Deleting {
+		return d.end(ctx, c, r)
+	}
+	return d.verdict(c, nil)
+}
+
+// settleForEnd finds out whether there is something to end. A look that finds it is enough; one that finds nothing proves
+// nothing here, and the provider has to resolve it.
+func (d *Driver) settleForEnd(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+	crash.Point("claims/before-observe")
+	if o := r.Observe(ctx, c.Intent); o.Presence == providers.Present {
+		return d.step(ctx, c, Exists, d.found(says(o.Presence, o.Err), o.Resource, o.Evidence...))
+	}
+	res, err := d.resolve(ctx, c, r)
+	if err != nil {
+		return c, retained(c, err)
+	}
+	note := d.found("resolving: "+says(res.Done, res.Err), res.Resource, res.Evidence...)
+	switch res.Done {
+	case providers.Yes:
+		return d.step(ctx, c, Exists, note)
+	case providers.No:
+		return d.step(ctx, c, Rejected, note)
+	default:
+		if c, err = d.step(ctx, c, Lost, note); err != nil {
+			return c, err
+		}
+		return c, retained(c, res.Err)
+	}
+}
+
+// end asks for the end and looks whether it has come. The asking is durable before.
+func (d *Driver) end(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+	crash.Point("claims/before-delete")
+	res := r.Delete(ctx, c.Intent)
+	crash.Point("claims/after-delete")
+	o := r.Observe(ctx, c.Intent)
+	crash.Point("claims/after-observe")
+	event := eventOf(o)
+	c, err := d.step(ctx, c, event, d.found(says(o.Presence, o.Err), o.Resource, append(res.Evidence, o.Evidence...)...))
+	if err != nil {
+		return c, err
+	}
+	return d.verdict(c, firstError(o.Err, res.Err))
+}
+
+// look observes a claim and records what that says. A failure is one of recording.
+func (d *Driver) look(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+	crash.Point("claims/before-observe")
+	o := r.Observe(ctx, c.Intent)
+	crash.Point("claims/after-observe")
+	event := eventOf(o)
+	return d.step(ctx, c, event, d.found(says(o.Presence, o.Err), o.Resource, o.Evidence...))
+}
+
+func eventOf(o providers.Observation) Event {
+	switch o.Presence {
+	case providers.Present:
+		return Exists
+	case providers.Absent:
+		return Absent
+	case providers.Residue:
+		return Listed
+	default:
+		return Unseen
+	}
+}
+
+// step is change where someone else may have gone further meanwhile: what is stored then counts.
+func (d *Driver) step(ctx context.Context, c Claim, ev Event, edit func(*Claim)) (Claim, error) {
+	next, err := d.change(ctx, c.ID, ev, edit)
+	if err == nil || isIllegal(err) {
+		return next, nil
+	}
+	return c, failure.Wrap(err, failure.Retained, "record the event %s of the %s", ev, c.name())
+}
+
+func (d *Driver) verdict(c Claim, cause error) (Claim, error) {
+	if !c.Outstanding() {
+		return c, nil
+	}
+	return c, retained(c, cause)
+}
+
+func retained(c Claim, cause error) error {
+	last := c.Last
+	if last == "" {
+		last = "none yet"
+	}
+	e := failure.New(failure.Retained, "the %s is still %s; last observation: %s", c.name(), c.State, last).
+		WithHint("%s", c.CleanupHint()).WithField("claim", c.ID).WithField("state", c.State).WithField("lastObservation", last)
+	e.Conditions = []failure.Condition{{ID: c.ID, Message: fmt.Sprintf("%s: %s", c.State, last)}}
+	if strings.HasPrefix(last, providers.Foreign.String()) {
+		e.Message = fmt.Sprintf("something that is not laufwerk's has the name of the %s, and was not touched: %s", c.name(), last)
+		e.Hint = fmt.Sprintf("look at it, then give the claim up: laufwerk claims abandon %s --reason '...'", c.ID)
+	}
+	if cause != nil && !strings.Contains(last, cause.Error()) {
+		e.Err = cause
+	}
+	return e
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reconcile finds out where a claim stands, without asking for its end unless that was asked for already. It returns the
+// claim as it now is, and a failure where that could not be learned: OutcomeUnknown for what may or may not have been made,
+// Retained for what should have ended.
+func (d *Driver) Reconcile(ctx context.Context, id string) (Claim, error) {
+	c, err := d.read(ctx, id)
+	if err != nil || !c.Outstanding() {
+		return c, err
+	}
+	r, err := d.resources(c)
+	if err != nil {
+		return c, err
+	}
+	switch c.State {
+	case Intent, Unknown:
+		res, err := d.resolve(ctx, c, r)
+		if err != nil {
+			return c, unknown(c, err)
+		}
+		event := map[providers.Done]Event{providers.Yes: Exists, providers.No: Rejected, providers.Unknown: Lost}[res.Done]
+		c, err = d.step(ctx, c, event, d.found("resolving: "+says(res.Done, res.Err), res.Resource, res.Evidence...))
+		if err == nil && c.State == Unknown {
+			err = unknown(c, res.Err)
+		}
+		return c, err
+	case Deleting:
+		return d.end(ctx, c, r)
+	}
+	c, err = d.look(ctx, c, r)
+	if err != nil || c.State == Allocated && c.Last == providers.Present.String() {
+		return c, err
+	}
+	return d.verdict(c, nil)
+}

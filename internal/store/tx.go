@@ -1,0 +1,206 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+)
+
+// boltTx is a transaction over the open file. What it reads was verified, or is verified again record by record.
+type boltTx struct {
+	s     *Store
+	tx    *bolt.Tx
+	dirty bool
+	count uint64 // changes to the totals of the format record, modulo 2^64
+	sum   uint64
+	err   error // a broken store that fn may have swallowed
+}
+
+func (t *boltTx) broken(err error) error {
+	t.err = t.s.txError(err)
+	return t.err
+}
+
+// get is the JSON of a record, copied out of the mapped file; nil where there is none.
+func (t *boltTx) get(b Bucket, key string) (value json.RawMessage, sum uint32, err error) {
+	err = guard(func() error {
+		bucket := t.tx.Bucket([]byte(b))
+		if bucket == nil {
+			return nil
+		}
+		sealed := bucket.Get([]byte(key))
+		if sealed == nil {
+			return nil
+		}
+		v, s, err := unseal([]byte(b), []byte(key), sealed)
+		if err != nil {
+			return &fault{what: recordError{b, key, err}}
+		}
+		value, sum = bytes.Clone(v), s
+		return nil
+	})
+	if err != nil {
+		return nil, 0, t.broken(err)
+	}
+	return value, sum, nil
+}
+
+func (t *boltTx) Get(b Bucket, key string, into any) (bool, error) {
+	value, _, err := t.get(b, key)
+	if err != nil || value == nil {
+		return false, err
+	}
+	if err := json.Unmarshal(value, into); err != nil {
+		return true, t.broken(&fault{what: recordError{b, key, err}})
+	}
+	return true, nil
+}
+
+func (t *boltTx) Put(b Bucket, key string, v any) error {
+	if err := t.writable(b, key); err != nil {
+		return err
+	}
+	stored, oldSum, err := t.get(b, key)
+	if err != nil {
+		return err
+	}
+	value, err := merge(stored, v)
+	if err != nil {
+		return failure.Wrap(err, failure.Internal, "encode the record %s/%s", b, key)
+	}
+	if len(value) == 0 || value[0] != '{' {
+		return failure.New(failure.Internal, "the record %s/%s is no JSON object", b, key)
+	}
+	if stored != nil && bytes.Equal(stored, value) {
+		return nil
+	}
+	err = guard(func() error {
+		bucket, err := t.tx.CreateBucketIfNotExists([]byte(b))
+		if err != nil {
+			return err
+		}
+		return bucket.Put([]byte(key), seal([]byte(b), []byte(key), value))
+	})
+	if err != nil {
+		return t.broken(err)
+	}
+	if stored == nil {
+		t.count++
+	}
+	t.sum += uint64(checksum([]byte(b), []byte(key), value)) - uint64(oldSum)
+	t.dirty = true
+	return nil
+}
+
+func (t *boltTx) Delete(b Bucket, key string) error {
+	if err := t.writable(b, key); err != nil {
+		return err
+	}
+	stored, oldSum, err := t.get(b, key)
+	if err != nil || stored == nil {
+		return err
+	}
+	if err := guard(func() error { return t.tx.Bucket([]byte(b)).Delete([]byte(key)) }); err != nil {
+		return t.broken(err)
+	}
+	t.count--
+	t.sum -= uint64(oldSum)
+	t.dirty = true
+	return nil
+}
+
+// Each hands out copies of the records as they were when it was called, so fn may change them.
+func (t *boltTx) Each(b Bucket, prefix string, fn func(key string, raw json.RawMessage) error) error {
+	type pair struct {
+		key   string
+		value json.RawMessage
+	}
+	var pairs []pair
+	err := guard(func() error {
+		bucket := t.tx.Bucket([]byte(b))
+		if bucket == nil {
+			return nil
+		}
+		c := bucket.Cursor()
+		for k, sealed := c.Seek([]byte(prefix)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, sealed = c.Next() {
+			v, _, err := unseal([]byte(b), k, sealed)
+			if err != nil {
+				return &fault{what: recordError{b, string(k), err}}
+			}
+			pairs = append(pairs, pair{string(k), bytes.Clone(v)})
+		}
+		return nil
+	})
+	if err != nil {
+		return t.broken(err)
+	}
+	for _, p := range pairs {
+		if err := fn(p.key, p.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *boltTx) writable(b Bucket, key string) error {
+	switch {
+	case !t.tx.Writable():
+		return readOnly(b, key)
+	case key == "" || len(key) > bolt.MaxKeySize || b == "" || b == formatBucket:
+		return failure.New(failure.Internal, "the record %q/%q cannot be written: it has no valid name", b, key)
+	default:
+		return nil
+	}
+}
+
+// close writes the totals.
+func (t *boltTx) close() error {
+	err := guard(func() error {
+		bucket := t.tx.Bucket([]byte(formatBucket))
+		if bucket == nil {
+			return &fault{what: "it has no format record"}
+		}
+		value, _, err := unseal([]byte(formatBucket), []byte(formatKey), bucket.Get([]byte(formatKey)))
+		if err != nil {
+			return &fault{what: recordError{formatBucket, formatKey, err}}
+		}
+		var f format
+		if err := json.Unmarshal(value, &f); err != nil {
+			return &fault{what: recordError{formatBucket, formatKey, err}}
+		}
+		f.Count += t.count
+		f.Sum += t.sum
+		return putFormat(t.tx, f)
+	})
+	if err != nil {
+		return t.broken(err)
+	}
+	return nil
+}
+
+func readOnly(b Bucket, key string) error {
+	return failure.New(failure.Internal, "the record %s/%s cannot be written: this transaction only reads", b, key)
+}
+
+type recordError struct {
+	bucket Bucket
+	key    string
+	err    error
+}
+
+func (e recordError) Error() string {
+	return "record " + string(e.bucket) + "/" + e.key + ": " + e.err.Error()
+}
+
+// empty is a view of a store that does not exist yet.
+type empty struct{}
+
+func (empty) Get(Bucket, string, any) (bool, error) { return false, nil }
+func (empty) Put(b Bucket, key string, _ any) error { return readOnly(b, key) }
+func (empty) Delete(b Bucket, key string) error     { return readOnly(b, key) }
+func (empty) Each(Bucket, string, func(string, json.RawMessage) error) error {
+	return nil
+}

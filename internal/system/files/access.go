@@ -1,0 +1,67 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Owner is the user id that owns what info describes.
+func Owner(info fs.FileInfo) (uid int, ok bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(st.Uid), true
+}
+
+// Inode is the identity of what info describes on its file system, 0 where there is none.
+func Inode(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Ino)
+	}
+	return 0
+}
+
+// Writable says whether this process may make names in dir: nil, or why not. It also finds read-only file systems.
+func Writable(dir string) error {
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return &fs.PathError{Op: "write to", Path: dir, Err: err}
+	}
+	return nil
+}
+
+// MakePrivate takes all access from the group and from others.
+func MakePrivate(dir string) error { return os.Chmod(dir, DirMode) }
+
+// NoSpace says whether err comes from a full disk or an exhausted quota.
+func NoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// NotWritable says whether err comes from a read-only file system or a missing permission.
+func NotWritable(err error) bool {
+	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
+}
+
+// OpenFile is os.OpenFile that follows no link at the last component and never waits for the other side of a fifo.
+func OpenFile(path string, flag int, mode fs.FileMode) (*os.File, error) {
+	return os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
+}
+
+// Overwrite writes data over the beginning of a file, in place and durably, creating it where it is missing. It is for
+// records that fit into one sector: those are replaced whole or not at all.
+func Overwrite(path string, data []byte) error {
+	f, err := OpenFile(path, os.O_CREATE|os.O_WRONLY, FileMode)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
