@@ -5,17 +5,22 @@
 //
 //	lock        held by the supervisor from before it spawns until everything it owns has ended
 //	abandoned   written by a worker that found neither lock nor exit: a supervisor that comes late must not spawn
-//	started     JSON Started: who the supervisor and the command are, fsynced before the command can run
+//	started     JSON Started: who the supervisor is and what it owns, fsynced before the command can run
 //	stdout      what the command wrote, at most Spec.MaxOutput bytes; the rest is drained and counted
 //	stderr      likewise
 //	exit        JSON Exit, written durably once the command has ended
 //	gone        JSON Fenced, written when nothing of it is left
+//	log         what the supervisor itself had to say: empty, unless something is wrong with it
+//
+// A directory serves one attempt. Whoever tries an operation again takes a new one.
 package supervise
 
 import (
 	"context"
 	"syscall"
 	"time"
+
+	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
 // Spec is what to run. It reaches the supervisor through its stdin, never through the disk or its arguments, since
@@ -23,28 +28,30 @@ import (
 type Spec struct {
 	Argv      []string       `json:"argv"`
 	Env       []string       `json:"env"`
-	Dir       string         `json:"dir"` // working directory, as the supervisor sees it
+	Dir       string         `json:"dir"` // working directory, as the supervisor sees it; absolute
 	Stdin     []byte         `json:"stdin,omitempty"`
-	Timeout   time.Duration  `json:"timeout,omitempty"` // 0 is none
-	Grace     time.Duration  `json:"grace,omitempty"`   // between Interrupt and the end of the tree
-	Interrupt syscall.Signal `json:"interrupt,omitempty"`
-	MaxOutput int64          `json:"maxOutput"` // bytes per stream
-	Mark      string         `json:"mark"`      // value of LAUFWERK_MARK in every process's environment: session and operation
+	Timeout   time.Duration  `json:"timeout,omitempty"`   // 0 is none
+	Grace     time.Duration  `json:"grace,omitempty"`     // between Interrupt and the end of the tree; 0 ends it at once
+	Interrupt syscall.Signal `json:"interrupt,omitempty"` // to the command's process group; 0 is SIGINT
+	MaxOutput int64          `json:"maxOutput"`           // bytes per stream
+	Mark      string         `json:"mark"`                // see Mark
 }
 
+// MarkVariable is in the environment of every process that is started here. Its value is the mark.
+const MarkVariable = "LAUFWERK_MARK"
+
+// Mark is the mark of an operation: its session's, a slash, and the operation.
+func Mark(session, operation string) string { return session + "/" + operation }
+
 // Identity is a process that cannot be mistaken for another one.
-type Identity struct {
-	PID       int    `json:"pid"`
-	StartTime uint64 `json:"startTime"` // clock ticks since boot
-	BootID    string `json:"bootId"`
-	PIDNS     string `json:"pidns"`
-}
+type Identity = process.Identity
 
 // Started is the record before the command runs.
 type Started struct {
 	Supervisor Identity  `json:"supervisor"`
 	Mark       string    `json:"mark"`
-	Cgroup     string    `json:"cgroup,omitempty"` // directory of its own cgroup v2; "" where none could be had
+	Cgroup     string    `json:"cgroup,omitempty"`   // directory of its own cgroup v2, which may not have been made yet
+	NoCgroup   string    `json:"noCgroup,omitempty"` // why there is none
 	At         time.Time `json:"at"`
 }
 
@@ -52,10 +59,10 @@ type Started struct {
 type Exit struct {
 	Code        int       `json:"code"` // 128+n after signal n
 	Signal      int       `json:"signal,omitempty"`
-	Error       string    `json:"error,omitempty"` // it could not be started: why
+	Error       string    `json:"error,omitempty"` // it could not be started (code 126 or 127), or its output not be stored: why
 	TimedOut    bool      `json:"timedOut,omitempty"`
 	Interrupted bool      `json:"interrupted,omitempty"` // ended because it was asked to
-	StdoutBytes int64     `json:"stdoutBytes"`           // written by the command, stored or not
+	StdoutBytes int64     `json:"stdoutBytes"`           // written until the command's end, stored or not
 	StderrBytes int64     `json:"stderrBytes"`
 	StartedAt   time.Time `json:"startedAt"`
 	EndedAt     time.Time `json:"endedAt"`
@@ -74,10 +81,19 @@ const (
 
 func (s Status) String() string { return [...]string{"not started", "running", "ended", "lost"}[s] }
 
+// Values of Fenced.How.
+const (
+	HowCgroup    = "cgroup"
+	HowSubreaper = "subreaper"
+	HowMarks     = "marks"
+	HowBoot      = "boot"
+	HowNothing   = "nothing started"
+)
+
 // Fenced says what is left after a fence. Sure is false where something may have escaped our sight.
 type Fenced struct {
 	Sure      bool      `json:"sure"`
-	How       string    `json:"how"` // "cgroup", "subreaper", "marks", "boot", "nothing started"
+	How       string    `json:"how"`
 	Survivors []int     `json:"survivors,omitempty"`
 	Why       string    `json:"why,omitempty"` // of Sure == false
 	At        time.Time `json:"at"`

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -37,6 +38,10 @@ func (h Holder) String() string {
 	return fmt.Sprintf("process %d (%s), for %s", h.PID, h.Command, h.Age(time.Now()).Round(time.Second))
 }
 
+// noFollow is for every open of a lock file: some lie in directories that an agent can write, and the holder's name is
+// written into the file. Nor is a fifo waited for.
+const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
 // Lock is held until Release or the end of the process.
 type Lock struct {
 	f    *os.File
@@ -55,7 +60,7 @@ const (
 // Acquire waits at most wait (and no longer than ctx) for the lock. Zero wait tries once. When it is not had, the failure
 // is LockHeld, and its field `holder` and its message name the holder.
 func Acquire(ctx context.Context, path string, mode Mode, wait time.Duration, command string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -116,12 +121,12 @@ func (l *Lock) Release() {
 
 // Query says who holds an exclusive lock, without taking it. A missing file, a free lock or garbage inside a free file is "not held".
 func Query(path string) (Holder, bool, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if os.IsNotExist(err) {
 		return Holder{}, false, nil
 	}
 	if os.IsPermission(err) {
-		f, err = os.Open(path)
+		f, err = os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 	}
 	if err != nil {
 		return Holder{}, false, err

@@ -1,0 +1,359 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+)
+
+// What is in the chain of errors.
+var (
+	ErrRefused = errors.New("nothing was started") // of Launch and Start: this call runs nothing, now or later
+	ErrLost    = errors.New("the supervisor is gone without a record of the command's end")
+)
+
+// The streams of a command.
+const (
+	Stdout = 1
+	Stderr = 2
+)
+
+func streamName(stream int) string { return [...]string{Stdout: "stdout", Stderr: "stderr"}[stream] }
+
+// View is a look at an operation's directory. Nothing is changed by looking.
+type View struct {
+	Status  Status
+	Held    bool // a supervisor holds the lock: it lives, and so may something that it owns
+	Started *Started
+	Exit    *Exit
+	Gone    *Fenced
+}
+
+// Look reads what the directory says; fs.ErrNotExist where there is none. NotStarted may still change, see Abandon.
+func Look(dir string) (View, error) {
+	r, err := openRecords(dir)
+	if err != nil {
+		return View{}, err
+	}
+	defer r.close()
+	return r.look()
+}
+
+// look asks for the lock first: a supervisor writes the exit record before it gives the lock up, so that a free lock and
+// no record, in this order, mean that none will come.
+func (r *records) look() (v View, err error) {
+	h, held, err := lock.Query(r.lockPath())
+	if err != nil {
+		return v, err
+	}
+	v.Held = held && h.Command != abandoner
+	return v, r.fill(&v)
+}
+
+func (r *records) fill(v *View) (err error) {
+	if v.Started, err = optional[Started](r, startedName); err != nil {
+		return err
+	}
+	if v.Exit, err = optional[Exit](r, exitName); err != nil {
+		return err
+	}
+	if v.Gone, err = optional[Fenced](r, goneName); err != nil {
+		return err
+	}
+	switch {
+	case v.Exit != nil:
+		v.Status = Ended
+	case v.Held:
+		v.Status = Running
+	case v.Started != nil:
+		v.Status = Lost
+	}
+	return nil
+}
+
+const abandoner = "abandon"
+
+// Abandon decides for good what became of an attempt. It takes the lock itself, so that no supervisor can start meanwhile:
+// where nothing had been started, nothing ever will be (NotStarted). A missing directory is NotStarted too: a supervisor
+// makes none.
+func Abandon(dir string) (Status, error) {
+	r, err := openRecords(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return NotStarted, nil
+	}
+	if err != nil {
+		return Lost, err
+	}
+	defer r.close()
+	l, err := lock.Acquire(context.Background(), r.lockPath(), lock.Exclusive, 0, abandoner)
+	if failure.Is(err, failure.LockHeld) {
+		v, err := r.look()
+		if err == nil && (v.Status == NotStarted || v.Status == Lost) { // it is about to start, or has just ended
+			return Running, nil
+		}
+		return v.Status, err
+	}
+	if err != nil {
+		return Lost, err
+	}
+	defer l.Release()
+	var v View
+	if err := r.fill(&v); err != nil || v.Status != NotStarted {
+		return v.Status, err
+	}
+	if has, err := r.has(abandonedName); has || err != nil {
+		return NotStarted, err
+	}
+	crash.Point("supervise/before-abandoned")
+	err = r.write(abandonedName, struct{}{})
+	crash.Point("supervise/after-abandoned")
+	return NotStarted, err
+}
+
+// Process is a supervised command, seen from the worker.
+type Process struct {
+	dir string
+	l   Launcher
+}
+
+// Start makes dir, unless it is there, and starts the command. After an error with ErrRefused in its chain nothing runs; after
+// one of kind OutcomeUnknown, Abandon decides.
+func Start(ctx context.Context, l Launcher, dir string, spec Spec) (*Process, error) {
+	if err := files.MkdirAll(dir); err != nil {
+		return nil, errors.Join(err, ErrRefused)
+	}
+	if err := l.Launch(ctx, dir, spec); err != nil {
+		return nil, err
+	}
+	return Attach(l, dir), nil
+}
+
+// Attach is the Process of an attempt that was started before, by this worker or another one.
+func Attach(l Launcher, dir string) *Process { return &Process{dir: dir, l: l} }
+
+// Dir is the directory of records.
+func (p *Process) Dir() string { return p.dir }
+
+// Interrupt asks the command to stop in its own way; after the grace period its tree is ended. Without a living supervisor
+// nothing happens.
+func (p *Process) Interrupt(ctx context.Context) error {
+	err := p.l.Interrupt(ctx, p.dir)
+	if errors.Is(err, process.ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// Fence ends everything of it.
+func (p *Process) Fence(ctx context.Context) Fenced { return p.l.Fence(ctx, p.dir) }
+
+// Wait waits for the command's end (its background processes may live on). A supervisor that vanished without a record is
+// a failure of kind OutcomeUnknown with ErrLost in its chain.
+func (p *Process) Wait(ctx context.Context) (Exit, error) {
+	r, err := openRecords(p.dir)
+	if err != nil {
+		return Exit{}, err
+	}
+	defer r.close()
+	w := watch(p.dir)
+	defer w.close()
+	for {
+		v, err := r.look()
+		if err != nil {
+			return Exit{}, err
+		}
+		if v.Exit != nil {
+			return *v.Exit, nil
+		}
+		if !v.Held {
+			return Exit{}, lost(p.dir)
+		}
+		if err := w.next(ctx); err != nil {
+			return Exit{}, err
+		}
+	}
+}
+
+func lost(dir string) error {
+	return &failure.Error{
+		Kind: failure.OutcomeUnknown, Message: "how the command of " + dir + " ended is unknown", Err: ErrLost,
+		Hint: "resume the run: what is left of the command is ended first",
+	}
+}
+
+// Offsets are positions in the two streams.
+type Offsets struct{ Stdout, Stderr int64 }
+
+// followChunk is the most that Follow hands on at once, in bytes.
+const followChunk = 64 << 10
+
+// Follow hands on what the command writes, from the offsets on, as it is stored, until the command has ended and all of it
+// was handed on. The chunk is only valid during the call. What its background processes write later is left out, so that
+// what is followed now and what is read after a resume is the same. It fails as Wait does.
+func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, chunk []byte, offset int64)) error {
+	r, err := openRecords(p.dir)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	w := watch(p.dir)
+	defer w.close()
+	followed := [...]*followed{{stream: Stdout, at: from.Stdout}, {stream: Stderr, at: from.Stderr}}
+	defer func() {
+		for _, f := range followed {
+			f.close()
+		}
+	}()
+	buf := make([]byte, followChunk)
+	for {
+		v, err := r.look()
+		if err != nil {
+			return err
+		}
+		for _, f := range followed {
+			if err := f.read(ctx, r, v.Exit, buf, fn); err != nil {
+				return err
+			}
+		}
+		if v.Exit != nil {
+			return nil
+		}
+		if !v.Held {
+			return lost(p.dir)
+		}
+		if err := w.next(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+type followed struct {
+	stream int
+	at     int64
+	f      *process.File
+}
+
+func (f *followed) close() {
+	if f.f != nil {
+		_ = f.f.Close()
+	}
+}
+
+func (f *followed) read(ctx context.Context, r *records, exit *Exit, buf []byte, fn func(int, []byte, int64)) error {
+	if f.f == nil {
+		var err error
+		if f.f, _, err = r.root.Open(streamName(f.stream)); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	for ctx.Err() == nil {
+		b := buf
+		if exit != nil {
+			b = buf[:max(0, min(int64(len(buf)), exit.bytes(f.stream)-f.at))]
+		}
+		n, err := f.f.ReadAt(b, f.at)
+		if n > 0 {
+			fn(f.stream, b[:n], f.at)
+			f.at += int64(n)
+		}
+		if n == 0 || errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (e *Exit) bytes(stream int) int64 {
+	if stream == Stderr {
+		return e.StderrBytes
+	}
+	return e.StdoutBytes
+}
+
+// Output is what is stored of a stream, and how much the command wrote in all; it wrote more than it may where total
+// exceeds Spec.MaxOutput. What background processes write after the command's end is left out.
+func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
+	r, err := openRecords(p.dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer r.close()
+	exit, err := optional[Exit](r, exitName)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, info, err := r.root.Open(streamName(stream))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	total = info.Size
+	if exit != nil {
+		total = exit.bytes(stream)
+	}
+	stored, err = io.ReadAll(io.LimitReader(f, total))
+	return stored, total, err
+}
+
+// pollEvery finds out that a supervisor vanished, which no file event tells, and serves file systems without events.
+const pollEvery = 100 * time.Millisecond
+
+// watcher says when it is worth looking again.
+type watcher struct{ w *fsnotify.Watcher }
+
+func watch(dir string) *watcher {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return &watcher{}
+	}
+	if err := w.Add(dir); err != nil {
+		_ = w.Close()
+		return &watcher{}
+	}
+	return &watcher{w: w}
+}
+
+func (w *watcher) close() {
+	if w.w != nil {
+		_ = w.w.Close()
+	}
+}
+
+func (w *watcher) next(ctx context.Context) error {
+	every := pollEvery
+	var events chan fsnotify.Event
+	var errs chan error
+	if w.w != nil {
+		events, errs = w.w.Events, w.w.Errors
+	} else {
+		every = 10 * time.Millisecond
+	}
+	t := time.NewTimer(every)
+	defer t.Stop()
+	select {
+	case <-events:
+	case <-errs:
+	case <-t.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/system/process"
+)
+
+// fenceLimit bounds a fence whose context has no end.
+const fenceLimit = 30 * time.Second
+
+// markLimit bounds the search for marked processes, each time: a process that starts others with the mark faster than they
+// can be found is named as a survivor.
+const markLimit = 2 * time.Second
+
+// Fence ends everything of the operation in dir, with or without a living supervisor; where nothing had been started, nothing
+// can be any more. It is bounded by ctx and by a limit of its own.
+func (l LocalLauncher) Fence(ctx context.Context, dir string) Fenced {
+	ctx, cancel := context.WithTimeout(ctx, fenceLimit)
+	defer cancel()
+	f := fenceDir(ctx, dir)
+	if l.Now != nil {
+		f.At = l.Now().UTC()
+	}
+	return f
+}
+
+// FenceAll fences every operation of the list, and is sure only if each fence is.
+func FenceAll(ctx context.Context, l Launcher, dirs []string) Fenced {
+	all := Fenced{Sure: true, How: HowNothing}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for _, dir := range dirs {
+		wg.Add(1)
+		slots <- struct{}{}
+		go func() {
+			defer wg.Done()
+			defer func() { <-slots }()
+			f := l.Fence(ctx, dir)
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(f, filepath.Base(dir))
+		}()
+	}
+	wg.Wait()
+	return all
+}
+
+// add takes in the fence of one operation. How tells the weakest means that was needed.
+func (f *Fenced) add(one Fenced, name string) {
+	strength := []string{HowNothing, HowBoot, HowCgroup, HowSubreaper, HowMarks}
+	if slices.Index(strength, one.How) > slices.Index(strength, f.How) {
+		f.How = one.How
+	}
+	f.Survivors = append(f.Survivors, one.Survivors...)
+	if one.At.After(f.At) {
+		f.At = one.At
+	}
+	if !one.Sure {
+		f.Sure = false
+		if f.Why != "" {
+			f.Why += "; "
+		}
+		f.Why += name + ": " + one.Why
+	}
+}
+
+func unsure(how, format string, args ...any) Fenced {
+	return Fenced{How: how, Why: fmt.Sprintf(format, args...)}
+}
+
+func fenceDir(ctx context.Context, dir string) Fenced {
+	half := time.NewTimer(fenceLimit / 2)
+	defer half.Stop()
+	signalled := false
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		status, err := Abandon(dir)
+		if err != nil {
+			return unsure(HowSubreaper, "%v", err)
+		}
+		if status == NotStarted {
+			return Fenced{Sure: true, How: HowNothing}
+		}
+		v, err := Look(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return Fenced{Sure: true, How: HowNothing}
+		}
+		if err != nil {
+			return unsure(HowSubreaper, "%v", err)
+		}
+		if !v.Held && v.Started != nil {
+			return orphaned(ctx, v)
+		}
+		if v.Started != nil && !signalled {
+			signalled = true
+			if err := terminate(v.Started.Supervisor); err != nil {
+				return unsure(HowSubreaper, "the supervisor holds its lock but cannot be signalled: %v", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return stuck(v)
+		case <-half.C:
+			if v.Started != nil && v.Started.Cgroup != "" { // it does not answer, and it is not needed
+				_ = process.Signal(v.Started.Supervisor, syscall.SIGKILL)
+			}
+		case <-time.After(wait):
+		}
+	}
+}
+
+// stuck tells what is below a supervisor that does not come to an end.
+func stuck(v View) Fenced {
+	f := unsure(HowSubreaper, "the supervisor did not come to an end in time")
+	if v.Started != nil && process.Look(v.Started.Supervisor) == process.Alive {
+		for _, id := range process.Descendants(v.Started.Supervisor.PID) {
+			f.Survivors = append(f.Survivors, id.PID)
+		}
+	}
+	return f
+}
+
+// orphaned fences what a supervisor has left that is gone.
+func orphaned(ctx context.Context, v View) Fenced {
+	st := *v.Started
+	switch process.Look(st.Supervisor) {
+	case process.OtherBoot:
+		return Fenced{Sure: true, How: HowBoot}
+	case process.Elsewhere:
+		return unsure(HowMarks, "it was started in another PID namespace")
+	}
+	empty, err := cgroupEnded(ctx, st)
+	survivors := endMarked(ctx, st.Mark)
+	switch {
+	case len(survivors) > 0:
+		f := unsure(HowMarks, "marked processes cannot be ended")
+		f.Survivors = survivors
+		return f
+	case v.Gone != nil && v.Gone.Sure && err == nil:
+		return *v.Gone
+	case err != nil:
+		return unsure(HowCgroup, "%v", err)
+	case empty:
+		return Fenced{Sure: true, How: HowCgroup}
+	default:
+		return unsure(HowMarks, "the supervisor was killed, and there was no control group (%s): a process that has cleared its environment would not be found", st.NoCgroup)
+	}
+}
+
+// cgroupEnded ends a recorded control group. True says that it is certain to be empty, false that there is none.
+func cgroupEnded(ctx context.Context, st Started) (bool, error) {
+	if st.Cgroup == "" {
+		return false, nil
+	}
+	if filepath.Base(st.Cgroup) != cgroupName(st.Mark) {
+		return false, fmt.Errorf("the recorded control group %s is not one of ours", st.Cgroup)
+	}
+	c, err := process.OpenCgroup(st.Cgroup)
+	if err == nil {
+		return true, c.End(ctx)
+	}
+	// It is gone, or was never made: what could say so must be there to be asked.
+	for dir := st.Cgroup; errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); {
+		dir = filepath.Dir(dir)
+		if _, err = process.OpenCgroup(dir); err == nil {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// endMarked kills the processes that carry exactly this mark and names those that remain.
+func endMarked(ctx context.Context, mark string) (left []int) {
+	ctx, cancel := context.WithTimeout(ctx, markLimit)
+	defer cancel()
+	for {
+		left = nil
+		ids, err := process.Marked(MarkVariable, func(v string) bool { return v == mark })
+		if err != nil || len(ids) == 0 {
+			return nil
+		}
+		for _, id := range ids {
+			_ = process.Signal(id, syscall.SIGKILL)
+			left = append(left, id.PID)
+		}
+		select {
+		case <-ctx.Done():
+			return left
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// Remains looks for anything of a session that may still run: marked processes and control groups that hold some. Empty
+// groups are removed. It says what it found, and nothing where it found nothing, which alone is no proof.
+func Remains(session string) (found []string, err error) {
+	ids, err := process.Marked(MarkVariable, func(v string) bool { return v == session || strings.HasPrefix(v, session+"/") })
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		found = append(found, fmt.Sprintf("process %d", id.PID))
+	}
+	dirs, err := process.FindCgroups(sessionPrefix(session))
+	if err != nil {
+		return found, nil // no cgroup v2 here
+	}
+	for _, dir := range dirs {
+		c, err := process.OpenCgroup(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			var lives bool
+			if lives, err = c.Populated(); err == nil && !lives {
+				err = c.Remove()
+				if err == nil {
+					continue
+				}
+			}
+		}
+		found = append(found, "control group "+dir)
+	}
+	return found, nil
+}
+
+// terminate asks a supervisor to end everything, also one that something has stopped.
+func terminate(id process.Identity) error {
+	switch process.Look(id) {
+	case process.Elsewhere:
+		return errors.New("it is in another PID namespace")
+	case process.Alive:
+		err := process.Signal(id, syscall.SIGTERM)
+		if err == nil {
+			err = process.Signal(id, syscall.SIGCONT)
+		}
+		if !errors.Is(err, process.ErrGone) {
+			return err
+		}
+	}
+	return nil // it is gone: then its lock is free by the next look, or what holds it is not what was recorded
+}

@@ -1,0 +1,167 @@
+package supervise
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// Names in an operation's directory.
+const (
+	lockName      = "lock"
+	abandonedName = "abandoned"
+	startedName   = "started"
+	exitName      = "exit"
+	goneName      = "gone"
+	logName       = "log"
+)
+
+// recordSize is what a record takes on disk, in bytes: reserved before the command starts, so that a command that fills
+// the disk cannot keep its own end from being recorded. maxRecord bounds what is read of one.
+const (
+	recordSize = 4 << 10
+	maxRecord  = 1 << 20
+)
+
+// records is an operation's directory. In a sandbox the agent can write there, so nothing in it is followed or waited for.
+type records struct {
+	dir  string
+	root *safefs.Root
+}
+
+func openRecords(dir string) (*records, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("the directory of records must be absolute, got %q", dir)
+	}
+	root, err := safefs.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &records{dir: dir, root: root}, nil
+}
+
+func (r *records) close() { _ = r.root.Close() }
+
+func (r *records) lockPath() string { return filepath.Join(r.dir, lockName) }
+
+// has says whether something has this name, whatever it is.
+func (r *records) has(name string) (bool, error) {
+	_, err := r.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// read decodes a record; fs.ErrNotExist where there is none.
+func read[T any](r *records, name string) (*T, error) {
+	f, _, err := r.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err != nil {
+		return nil, err
+	}
+	out := new(T)
+	if err := json.Unmarshal(b, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(r.dir, name), err)
+	}
+	return out, nil
+}
+
+// optional is read, nil where there is no such record.
+func optional[T any](r *records, name string) (*T, error) {
+	v, err := read[T](r, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return v, err
+}
+
+// file is a new, empty file in place of whatever has the name.
+func (r *records) file(name string) (file, error) {
+	if err := r.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return r.root.Create(name, 0o600)
+}
+
+// file is what is needed of an open file.
+type file interface {
+	io.WriteCloser
+	io.WriterAt
+	Sync() error
+	Truncate(int64) error
+}
+
+// slot is a record that has its space on disk but no content yet.
+type slot struct {
+	r     *records
+	name  string
+	tmp   string
+	f     file
+	named bool
+}
+
+func (r *records) reserve(name string) (*slot, error) {
+	s := &slot{r: r, name: name, tmp: ".new-" + name}
+	var err error
+	if s.f, err = r.file(s.tmp); err != nil {
+		return nil, err
+	}
+	if _, err := s.f.WriteAt(bytes.Repeat([]byte{' '}, recordSize), 0); err != nil {
+		_ = s.f.Close()
+		_ = r.root.Remove(s.tmp)
+		return nil, err
+	}
+	return s, nil
+}
+
+// commit makes v the record, whole and durable. It may be tried again after a failure.
+func (s *slot) commit(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	if pad := recordSize - len(b); pad > 0 {
+		b = append(b, bytes.Repeat([]byte{' '}, pad)...)
+	}
+	if _, err := s.f.WriteAt(b, 0); err != nil {
+		return err
+	}
+	if err := s.f.Truncate(int64(len(b))); err != nil {
+		return err
+	}
+	if err := s.f.Sync(); err != nil {
+		return err
+	}
+	if !s.named {
+		if err := s.r.root.Rename(s.tmp, s.name); err != nil {
+			return err
+		}
+		s.named = true
+	}
+	if err := s.r.root.SyncDir("."); err != nil {
+		return err
+	}
+	_ = s.f.Close()
+	return nil
+}
+
+// write is reserve and commit in one.
+func (r *records) write(name string, v any) error {
+	s, err := r.reserve(name)
+	if err != nil {
+		return err
+	}
+	return s.commit(v)
+}

@@ -1,0 +1,60 @@
+package process
+
+import (
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Detached is a program that outlives this process.
+type Detached struct {
+	In     io.WriteCloser  // its stdin; safe to close at any time
+	Out    io.ReadCloser   // its stdout
+	Exited <-chan struct{} // closed when it has ended, as long as this process sees it
+}
+
+// Detach starts a program in a session of its own, in the root directory, with exactly env and no descriptors but its
+// stdin, stdout and stderr, which is appended to the file log.
+func Detach(path string, argv, env []string, log string) (*Detached, error) {
+	var open []*os.File
+	closeAll := func() {
+		for _, f := range open {
+			_ = f.Close()
+		}
+	}
+	stderr, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer stderr.Close()
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	open = append(open, inR, inW)
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	open = append(open, outR, outW)
+	if env == nil {
+		env = []string{}
+	}
+	p, err := os.StartProcess(path, argv, &os.ProcAttr{
+		Dir: "/", Env: env, Files: []*os.File{inR, outW, stderr}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	_, _ = inR.Close(), outW.Close()
+	exited := make(chan struct{})
+	go func() {
+		_, _ = p.Wait()
+		close(exited)
+	}()
+	return &Detached{In: inW, Out: outR, Exited: exited}, nil
+}

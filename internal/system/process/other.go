@@ -1,0 +1,59 @@
+//go:build !linux
+
+package process
+
+import (
+	"context"
+	"syscall"
+)
+
+// Cgroup does not exist here.
+type Cgroup struct{}
+
+// Command is a program to start in a session of its own.
+type Command struct {
+	Path                  string
+	Argv, Env             []string
+	Dir                   string
+	Stdin, Stdout, Stderr *File
+	Cgroup                *Cgroup
+}
+
+// Stream does not exist here.
+type Stream struct{}
+
+// What needs Linux fails here with ErrUnsupported, or knows nothing.
+func Supported() error                                       { return ErrUnsupported }
+func Self() (Identity, error)                                { return Identity{}, ErrUnsupported }
+func Of(int) (Identity, error)                               { return Identity{}, ErrUnsupported }
+func BootID() (string, error)                                { return "", ErrUnsupported }
+func Look(Identity) Liveness                                 { return Elsewhere }
+func Signal(Identity, syscall.Signal) error                  { return ErrUnsupported }
+func BecomeSubreaper() error                                 { return ErrUnsupported }
+func Reap() (ended []Status, none bool)                      { return nil, true }
+func Children() []int                                        { return nil }
+func Descendants(int) []Identity                             { return nil }
+func KillChildren() int                                      { return 0 }
+func KillDescendants()                                       {}
+func SignalGroup(int, syscall.Signal) error                  { return ErrUnsupported }
+func Marked(string, func(string) bool) ([]Identity, error)   { return nil, ErrUnsupported }
+func CgroupPath(string) (dir, why string)                    { return "", ErrUnsupported.Error() }
+func MakeCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
+func OpenCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
+func FindCgroups(string) ([]string, error)                   { return nil, nil }
+func (*Cgroup) Dir() string                                  { return "" }
+func (*Cgroup) Populated() (bool, error)                     { return true, ErrUnsupported }
+func (*Cgroup) Kill() error                                  { return ErrUnsupported }
+func (*Cgroup) End(context.Context) error                    { return ErrUnsupported }
+func (*Cgroup) Remove() error                                { return ErrUnsupported }
+func (*Cgroup) PIDs() []int                                  { return nil }
+func Spawn(Command, bool) (int, error)                       { return 0, ErrUnsupported }
+func Own() (<-chan syscall.Signal, error)                    { return nil, ErrUnsupported }
+func Ended() <-chan struct{}                                 { return nil }
+func Pipe(bool) (stdin, w *File, err error)                  { return nil, nil, ErrUnsupported }
+func ForgetStdio() error                                     { return ErrUnsupported }
+func Find(string, string, string) (string, error)            { return "", ErrUnsupported }
+func NewStream(func([]byte)) (s *Stream, w *File, err error) { return nil, nil, ErrUnsupported }
+func (*Stream) Run()                                         {}
+func (*Stream) Drain()                                       {}
+func (*Stream) Done() <-chan struct{}                        { return nil }

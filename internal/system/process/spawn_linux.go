@@ -1,0 +1,182 @@
+package process
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Command is a program to start in a session of its own.
+type Command struct {
+	Path   string // of the executable, see Find
+	Argv   []string
+	Env    []string
+	Dir    string
+	Stdin  *File
+	Stdout *File
+	Stderr *File
+	Cgroup *Cgroup // nil: that of this process
+}
+
+// Spawn starts c with no descriptors but the three, and gives its process id. Where the calling goroutine is bound to its
+// thread for as long as this process lives (see Own), the program is killed when this process is.
+func Spawn(c Command, withOwner bool) (int, error) {
+	attr := &syscall.ProcAttr{
+		Dir: c.Dir, Env: c.Env,
+		Files: []uintptr{c.Stdin.Fd(), c.Stdout.Fd(), c.Stderr.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	if withOwner {
+		attr.Sys.Pdeathsig = syscall.SIGKILL
+	}
+	if c.Cgroup != nil {
+		d, err := os.Open(c.Cgroup.dir)
+		if err != nil {
+			return 0, err
+		}
+		defer d.Close()
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(d.Fd())
+	}
+	pid, err := syscall.ForkExec(c.Path, c.Argv, attr)
+	runtime.KeepAlive(c)
+	return pid, err
+}
+
+// Own makes this process fit to own others: the caller's goroutine stays on its thread (the parent-death
+// signal is tied to the thread), inherited descriptors are closed, the working directory is the root, descendants come to
+// us, and the signals that a parent may have left ignored are caught, since an ignored signal would stay ignored in
+// everything that is started from here. What comes are SIGINT and SIGTERM.
+func Own() (<-chan syscall.Signal, error) {
+	runtime.LockOSThread()
+	if err := closeInherited(); err != nil {
+		return nil, err
+	}
+	if err := os.Chdir("/"); err != nil {
+		return nil, err
+	}
+	if err := BecomeSubreaper(); err != nil {
+		return nil, err
+	}
+	drop := make(chan os.Signal, 1)
+	signal.Notify(drop, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
+	go func() {
+		for range drop {
+		}
+	}()
+	got, out := make(chan os.Signal, 16), make(chan syscall.Signal)
+	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		for s := range got {
+			out <- s.(syscall.Signal)
+		}
+	}()
+	return out, nil
+}
+
+// Ended tells, after it was called, whenever a child ends; several ends may be told as one.
+func Ended() <-chan struct{} {
+	got, out := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(got, syscall.SIGCHLD)
+	go func() {
+		for range got {
+			out <- struct{}{}
+		}
+	}()
+	return out
+}
+
+// closeInherited closes what an ancestor left open across exec. Our own descriptors are all close-on-exec.
+func closeInherited() error {
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		fd, err := strconv.Atoi(n)
+		if err != nil || fd < 3 || fd == int(d.Fd()) {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	return nil
+}
+
+// Pipe makes the stdin of a Command: with feed a pipe and its other end, else /dev/null.
+func Pipe(feed bool) (stdin, w *File, err error) {
+	if feed {
+		return os.Pipe()
+	}
+	stdin, err = os.Open(os.DevNull)
+	return stdin, nil, err
+}
+
+// ForgetStdio replaces stdin and stdout by /dev/null, so that whoever holds their other ends sees them closed.
+func ForgetStdio() error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	for _, fd := range []int{0, 1} {
+		if err := unix.Dup3(int(null.Fd()), fd, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Find is the executable that a shell would start for name: a path as it is, relative to dir, anything else from path
+// (PATH). Relative and empty elements of path are not searched. The failures are fs.ErrNotExist and fs.ErrPermission.
+func Find(name, path, dir string) (string, error) {
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, executable(name)
+	}
+	found := error(fs.ErrNotExist)
+	for _, d := range filepath.SplitList(path) {
+		if !filepath.IsAbs(d) || name == "" {
+			continue
+		}
+		p := filepath.Join(d, name)
+		err := executable(p)
+		if err == nil {
+			return p, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			found = err
+		}
+	}
+	return "", &fs.PathError{Op: "find", Path: name, Err: found}
+}
+
+func executable(path string) error {
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if st.IsDir() {
+		return &fs.PathError{Op: "exec", Path: path, Err: fs.ErrPermission}
+	}
+	if err := unix.Access(path, unix.X_OK); err != nil {
+		return &fs.PathError{Op: "exec", Path: path, Err: err}
+	}
+	return nil
+}
