@@ -1,0 +1,207 @@
+package writeback
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// engine carries a plan out, or back, in the open source root.
+type engine struct {
+	*Plan
+	root *safefs.Root
+}
+
+func (p *Plan) open() (*engine, error) {
+	root, err := openSource(p.doc.Source, p.doc.Root)
+	if err != nil {
+		return nil, err
+	}
+	return &engine{Plan: p, root: root}, nil
+}
+
+func (e *engine) close() { _ = e.root.Close() }
+
+// The three names of step i in the staging directory.
+func (e *engine) fresh(i int) string     { return e.slot("n", i) }
+func (e *engine) displaced(i int) string { return e.slot("o", i) }
+func (e *engine) unneeded(i int) string  { return e.slot("x", i) }
+
+func (e *engine) slot(kind string, i int) string {
+	return e.doc.Staging + "/" + kind + strconv.Itoa(i)
+}
+
+// phase is how far a step has come, as its names in the staging directory tell.
+type phase int
+
+const (
+	waiting   phase = iota // nothing was done
+	exchanged              // the new content is in place, the displaced original was not verified yet
+	aside                  // without exchange: the original is aside, nothing is in place
+	finished               // in place, and what was displaced is o<i>
+	unwanted               // the source had it already
+	lost                   // neither name is there: somebody removed them
+)
+
+func (e *engine) phase(i int) (phase, error) {
+	s := &e.doc.Steps[i]
+	if s.Do == Chmod {
+		return waiting, nil
+	}
+	n, err := e.exists(e.fresh(i))
+	if err != nil {
+		return 0, err
+	}
+	o, err := e.exists(e.displaced(i))
+	if err != nil {
+		return 0, err
+	}
+	x, err := e.exists(e.unneeded(i))
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case x:
+		return unwanted, nil
+	case s.Do == Remove && o, s.Do == Create && !n, s.Do == Replace && o && !n:
+		return finished, nil
+	case s.Do == Remove, s.Do == Create:
+		return waiting, nil
+	case n && o:
+		return aside, nil
+	case !n:
+		return lost, nil
+	case e.doc.NoExchange:
+		return waiting, nil
+	}
+	in, err := read(e.root, e.fresh(i))
+	if err != nil {
+		return 0, err
+	}
+	if in.holds(s.After) {
+		return waiting, nil
+	}
+	return exchanged, nil
+}
+
+func (e *engine) exists(path string) (bool, error) {
+	_, err := e.root.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// at is the image of a path of the source; where its directory is no longer one, nothing is there.
+func (e *engine) at(path raw) (*image, error) {
+	i, err := read(e.root, string(path))
+	if errors.Is(err, safefs.ErrNotDir) || errors.Is(err, safefs.ErrLink) {
+		return nil, nil
+	}
+	return i, err
+}
+
+// matches says whether a path holds exactly want; a directory must be empty, for nothing else can be moved whole.
+func (e *engine) matches(path string, want *image) (bool, error) {
+	got, err := read(e.root, path)
+	if err != nil || !got.is(want) {
+		return false, err
+	}
+	if got.isDir() {
+		return isEmpty(e.root, path)
+	}
+	return true, nil
+}
+
+// move renames and never replaces. Without exchange, a file system that cannot promise that is looked at before.
+func (e *engine) move(from, to string) error {
+	err := e.root.RenameNoReplace(from, to)
+	if !errors.Is(err, safefs.ErrNotSupported) || !e.doc.NoExchange {
+		return err
+	}
+	there, err := e.exists(to)
+	if err != nil {
+		return err
+	}
+	if there {
+		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
+	}
+	return e.root.Rename(from, to)
+}
+
+// swap exchanges a path of the source with a name in the staging directory, where want must come out. If anything else
+// does, somebody changed the path in between: it is exchanged back, and false comes. Should that bring out something newer
+// still, the newest stays in the source and the other bytes are rescued when the staging directory goes.
+func (e *engine) swap(path, slot string, want, gave *image) (bool, error) {
+	e.point("before-exchange")
+	if err := e.root.Exchange(path, slot); err != nil {
+		return false, err
+	}
+	e.point("after-exchange")
+	return e.swapped(path, slot, want, gave)
+}
+
+func (e *engine) swapped(path, slot string, want, gave *image) (bool, error) {
+	ok, err := e.matches(slot, want)
+	if ok || err != nil {
+		return ok, err
+	}
+	now, err := read(e.root, path)
+	if err != nil || !now.holds(gave) {
+		return false, err
+	}
+	e.point("before-exchange-back")
+	if err := e.root.Exchange(path, slot); err != nil {
+		return false, err
+	}
+	e.point("after-exchange-back")
+	out, err := read(e.root, slot)
+	if err == nil && !out.holds(gave) {
+		err = e.root.Exchange(path, slot)
+	}
+	return false, err
+}
+
+// touched are the directories of the source whose names a plan changes.
+func (e *engine) touched() []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, s := range e.doc.Steps {
+		if d := parent(string(s.Path)); !seen[d] {
+			seen[d] = true
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// sync makes all renames durable. A directory that is gone again needs nothing.
+func (e *engine) sync() error {
+	for _, d := range append(e.touched(), e.doc.Staging) {
+		if err := e.root.SyncDir(d); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, safefs.ErrNotDir) && !errors.Is(err, safefs.ErrLink) {
+			return err
+		}
+	}
+	return nil
+}
+
+// broken turns an error of the file system into a failure that says what became of the source.
+func broken(err error, path, outcome string) error {
+	if e := failure.As(err); e != nil {
+		return err
+	}
+	kind := failure.Failed
+	hint := "see the cause, then resume the run"
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, safefs.ErrMount) || errors.Is(err, safefs.ErrNotSupported) {
+		kind = failure.WriteBackRefused
+		hint = "let this user write the directory, then resume the run"
+	}
+	e := failure.New(kind, "cannot write %q to the source: %v; %s", path, err, outcome).WithHint("%s", hint).WithPaths(path)
+	e.Err = nil
+	e.Conditions = []failure.Condition{{ID: path, Message: fmt.Sprint(cause(err))}}
+	return e
+}

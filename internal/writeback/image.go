@@ -1,0 +1,127 @@
+package writeback
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+	"github.com/laufwerk/laufwerk/internal/workspace"
+)
+
+// image is what is at a path. nil is nothing.
+type image struct {
+	Type   workspace.Type `json:"type"`
+	Mode   uint32         `json:"mode"`
+	Size   int64          `json:"size,omitempty"`
+	SHA256 string         `json:"sha256,omitempty"`
+	Link   raw            `json:"link,omitempty"` // target of a symlink, kind of an Other
+}
+
+func imageOf(e *workspace.Entry) *image {
+	if e == nil {
+		return nil
+	}
+	return &image{Type: e.Type, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Link: raw(e.Link)}
+}
+
+// holds says whether both are of one type and content, whatever their modes.
+func (i *image) holds(o *image) bool {
+	if i == nil || o == nil {
+		return i == o
+	}
+	if i.Type != o.Type {
+		return false
+	}
+	switch i.Type {
+	case workspace.File:
+		return i.Size == o.Size && i.SHA256 == o.SHA256
+	case workspace.Symlink:
+		return i.Link == o.Link
+	default:
+		return i.Type == workspace.Dir
+	}
+}
+
+// is says whether both are the same, the mode of a file included.
+func (i *image) is(o *image) bool {
+	return i.holds(o) && (i == nil || i.Type != workspace.File || i.Mode == o.Mode)
+}
+
+func (i *image) isDir() bool { return i != nil && i.Type == workspace.Dir }
+
+// read takes the image of a path. A path that is not there is nil; one below something that is no directory of this file
+// system is safefs's refusal.
+func read(root *safefs.Root, path string) (*image, error) {
+	info, err := root.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info.Mount {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: safefs.ErrMount}
+	}
+	switch info.Type {
+	case safefs.Dir:
+		return &image{Type: workspace.Dir, Mode: info.Mode}, nil
+	case safefs.Symlink:
+		target, err := root.Readlink(path)
+		return &image{Type: workspace.Symlink, Link: raw(target)}, err
+	case safefs.File:
+		return readFile(root, path, io.Discard)
+	default:
+		return &image{Type: workspace.Other, Link: raw(info.Type.String())}, nil
+	}
+}
+
+// readFile copies a regular file's bytes to w and tells what they were.
+func readFile(root *safefs.Root, path string, w io.Writer) (*image, error) {
+	f, info, err := root.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(sum, w), f)
+	if err != nil {
+		return nil, err
+	}
+	return &image{Type: workspace.File, Mode: info.Mode, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// isEmpty says whether a directory has no names.
+func isEmpty(root *safefs.Root, path string) (bool, error) {
+	names, err := root.ReadDir(path)
+	return len(names) == 0, err
+}
+
+const execBits = 0o111
+
+func executable(mode uint32) bool { return mode&execBits != 0 }
+
+// newMode is the mode of a path that was not there.
+func newMode(mode uint32) uint32 {
+	if executable(mode) {
+		return 0o755
+	}
+	return 0o644
+}
+
+// keptMode is the source's mode with the executable bits that the change asks for. Whether a file can be executed is one
+// bit between base and workspace: where the workspace left it alone, the source's stays. Who may read it may then execute
+// it. Setuid, setgid and sticky never survive new content.
+func keptMode(source, base, frozen uint32) uint32 {
+	mode := source & 0o777
+	switch {
+	case executable(base) == executable(frozen) || executable(source) == executable(frozen):
+		return mode
+	case executable(frozen):
+		return mode | (mode&0o444)>>2
+	default:
+		return mode &^ execBits
+	}
+}

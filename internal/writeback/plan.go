@@ -1,0 +1,219 @@
+package writeback
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/workspace"
+)
+
+// State of a plan; the package's comment says how they follow each other.
+type State string
+
+// The states.
+const (
+	Planned  State = "planned"
+	Staged   State = "staged"
+	Applying State = "applying"
+	Applied  State = "applied"
+	Done     State = "done"
+	Aborting State = "aborting"
+	Aborted  State = "aborted"
+)
+
+const (
+	planFile   = "plan.json"
+	planFormat = "1.0"
+)
+
+// Action is what a step does to its path.
+type Action string
+
+// The actions.
+const (
+	Create  Action = "create"  // nothing was there
+	Replace Action = "replace" // exchanged with what was there
+	Chmod   Action = "chmod"
+	Remove  Action = "remove"
+)
+
+// Step is one change to the source, for listings.
+type Step struct {
+	Path   string
+	Action Action
+	Type   workspace.Type // of what will be there; of what was there for Remove
+	Mode   uint32         // that a file or directory will have; 0 for Remove and links
+	Size   int64          // of a file's new content
+	Note   string         // what a person may want to know: a hard link that breaks, an owner that changes
+}
+
+// Plan is one write-back, as it is kept in its folder.
+type Plan struct {
+	dir string
+	doc document
+	// observe is told each crash point in the order in which they are reached. Tests change the source there.
+	observe func(point string)
+}
+
+type document struct {
+	Format     string           `json:"format"`
+	ID         string           `json:"id"`
+	State      State            `json:"state"`
+	Digest     string           `json:"digest"`
+	Unapproved bool             `json:"unapproved,omitempty"`
+	At         time.Time        `json:"at"`
+	Source     string           `json:"source"`
+	Root       workspace.RootID `json:"root"`
+	Freeze     string           `json:"freeze"`  // folder of the freeze
+	Staging    string           `json:"staging"` // name in the source's root
+	NoExchange bool             `json:"noExchange,omitempty"`
+	Steps      []step           `json:"steps"`               // in the order in which they are carried out
+	Why        findings         `json:"why,omitempty"`       // what made it put everything back
+	Rescued    []string         `json:"rescued,omitempty"`   // files in the plan's folder with bytes that somebody wrote meanwhile
+	Cause      string           `json:"cause,omitempty"`     // the error that made it put everything back
+	CauseKind  failure.Kind     `json:"causeKind,omitempty"` //
+}
+
+type step struct {
+	Path   raw    `json:"path"`
+	Do     Action `json:"do"`
+	Before *image `json:"before,omitempty"` // what the source held at the check
+	After  *image `json:"after,omitempty"`  // what it is to hold, with the mode that it gets
+	Note   string `json:"note,omitempty"`
+}
+
+func newPlan(req Request, steps []step) (*Plan, error) {
+	id := make([]byte, 6)
+	if _, err := rand.Read(id); err != nil {
+		return nil, failure.Wrap(err, failure.Internal, "no random bytes for the write-back's name")
+	}
+	d := document{
+		Format: planFormat, ID: hex.EncodeToString(id), Digest: req.Freeze.Digest, Unapproved: !req.Approved, At: req.Now().UTC(),
+		Source: req.Source, Root: req.Freeze.Root, Freeze: req.Freeze.Dir, NoExchange: req.NoExchange, Steps: steps,
+	}
+	d.Staging = stagingPrefix + d.ID
+	return &Plan{dir: req.Dir, doc: d}, nil
+}
+
+// Pending is the plan in dir that is neither done nor aborted, nil where there is none.
+func Pending(dir string) (*Plan, error) {
+	p, err := load(dir)
+	if err != nil || p == nil || p.doc.State == Done || p.doc.State == Aborted {
+		return nil, err
+	}
+	return p, nil
+}
+
+func load(dir string) (*Plan, error) {
+	p := &Plan{dir: dir}
+	err := files.ReadJSON(filepath.Join(dir, planFile), &p.doc)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failure.Wrap(err, failure.StoreInvalid, "the write-back's plan cannot be read")
+	}
+	if major, _, _ := strings.Cut(p.doc.Format, "."); major != "1" {
+		return nil, failure.New(failure.StoreNewer, "the write-back's plan in %s has format %q; this laufwerk reads 1.x", dir, p.doc.Format).
+			WithHint("use the laufwerk that began it")
+	}
+	return p, nil
+}
+
+// State is how far the plan has come; "" before Apply.
+func (p *Plan) State() State { return p.doc.State }
+
+// Source is the source root's path.
+func (p *Plan) Source() string { return p.doc.Source }
+
+// Root is the source root, for the hold on it.
+func (p *Plan) Root() workspace.RootID { return p.doc.Root }
+
+// Digest is the freeze's.
+func (p *Plan) Digest() string { return p.doc.Digest }
+
+// Unapproved says that no person's answer was bound to the digest.
+func (p *Plan) Unapproved() bool { return p.doc.Unapproved }
+
+// Rescued are files with bytes that somebody wrote while the write-back was under way and that are in no other place.
+func (p *Plan) Rescued() []string { return p.doc.Rescued }
+
+// Steps are the changes in the order in which they are carried out; none where the source already holds what was frozen.
+func (p *Plan) Steps() []Step {
+	out := make([]Step, 0, len(p.doc.Steps))
+	for _, s := range p.doc.Steps {
+		of := s.After
+		if of == nil {
+			of = s.Before
+		}
+		st := Step{Path: string(s.Path), Action: s.Do, Type: of.Type, Note: s.Note}
+		if s.Do != Remove {
+			st.Size = of.Size
+			if of.Type != workspace.Symlink {
+				st.Mode = of.Mode
+			}
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+// to records the next state durably.
+func (p *Plan) to(s State) error {
+	p.point("before-" + string(s))
+	was := p.doc.State
+	p.doc.State = s
+	if err := files.WriteJSON(filepath.Join(p.dir, planFile), &p.doc); err != nil {
+		p.doc.State = was
+		return failure.Wrap(err, failure.Failed, "cannot record that the write-back is %s", s)
+	}
+	p.point("after-" + string(s))
+	return nil
+}
+
+func (p *Plan) point(name string) {
+	if p.observe != nil {
+		p.observe(name)
+	}
+	crash.Point("writeback/" + name)
+}
+
+// start makes the plan durable for the first time; a plan that came to its end in the same folder keeps its record beside it.
+func (p *Plan) start() error {
+	if err := files.MkdirAll(p.dir); err != nil {
+		return failure.Wrap(err, failure.Failed, "cannot make the write-back's folder")
+	}
+	old, err := load(p.dir)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		if old.doc.State != Done && old.doc.State != Aborted {
+			return halfApplied(old, nil)
+		}
+		if err := files.Rename(filepath.Join(p.dir, planFile), filepath.Join(p.dir, "plan-"+old.doc.ID+".json")); err != nil {
+			return failure.Wrap(err, failure.Failed, "cannot put the earlier plan aside")
+		}
+	}
+	return p.to(Planned)
+}
+
+// halfApplied is the failure of a write-back that a person has to end.
+func halfApplied(p *Plan, why findings) *failure.Error {
+	e := failure.New(failure.HalfApplied, "a write-back to %s is %s and not finished", p.doc.Source, p.doc.State).
+		WithHint("laufwerk writeback continue RUN, or laufwerk writeback abort RUN")
+	if len(why) > 0 {
+		f := why.failure("")
+		e.Paths, e.Conditions = f.Paths, f.Conditions
+		e.Message += "; these paths hold neither what was there nor what was written"
+	}
+	return e.WithField("state", string(p.doc.State))
+}
