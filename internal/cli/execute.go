@@ -29,6 +29,12 @@ func Execute(ctx context.Context, env *system.Env, commands func(*Deps) []*cobra
 	return failure.KindOf(err).Exit()
 }
 
+// Tree is the command tree alone, for what is made from it: documentation, tests.
+func Tree(env *system.Env, commands func(*Deps) []*cobra.Command) *cobra.Command {
+	d := newDeps(env)
+	return NewRoot(d, commands(d))
+}
+
 func run(ctx context.Context, d *Deps, commands func(*Deps) []*cobra.Command) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -13,4 +13,4 @@ import (
 func IgnorePipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // BrokenPipe says whether a write failed because nobody reads any more.
-func BrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) }
+func BrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }

@@ -1,0 +1,127 @@
+package app_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/app"
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+const scripts = "../../testdata/script"
+
+var update = flag.Bool("update", false, "rewrite the files that cmp compares with, in testdata/script")
+
+func laufwerk() { system.Exit(app.Main(context.Background(), system.FromOS())) }
+
+// TestMain makes this binary laufwerk where a script, or laufwerk itself, starts it: coverage counts, nothing is stale.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && app.IsEntry(os.Args[1]) {
+		laufwerk()
+	}
+	testscript.Main(m, map[string]func(){"laufwerk": laufwerk})
+}
+
+// TestScript runs every folder of testdata/script.
+func TestScript(t *testing.T) {
+	for _, folder := range folders(t) {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			testscript.Run(t, testscript.Params{
+				Dir:                 filepath.Join(scripts, folder),
+				Setup:               setup,
+				Cmds:                scriptCommands(),
+				Condition:           condition,
+				UpdateScripts:       *update,
+				RequireExplicitExec: true,
+				RequireUniqueNames:  true,
+			})
+		})
+	}
+}
+
+func folders(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir(scripts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// TestEveryScriptIsRun finds scripts where TestScript does not look, and folders that hold none.
+func TestEveryScriptIsRun(t *testing.T) {
+	for _, folder := range folders(t) {
+		if found, _ := filepath.Glob(filepath.Join(scripts, folder, "*.txtar")); len(found) == 0 {
+			t.Errorf("testdata/script/%s holds no .txtar", folder)
+		}
+	}
+	err := filepath.WalkDir(scripts, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		rel, _ := filepath.Rel(scripts, path)
+		if strings.Count(rel, string(filepath.Separator)) != 1 || filepath.Ext(rel) != ".txtar" {
+			t.Errorf("testdata/script/%s is not run: scripts are testdata/script/COMMAND/NAME.txtar", rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEveryCommandHasScripts holds that each command is run by a script in its folder, as text and as JSON.
+func TestEveryCommandHasScripts(t *testing.T) {
+	for _, cmd := range leaves(tree(t)) {
+		words := strings.Fields(cmd.CommandPath())[1:]
+		files, _ := filepath.Glob(filepath.Join(scripts, words[0], "*.txtar"))
+		plain, json := false, false
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(text)) {
+				if strings.Contains(line, cmd.CommandPath()) {
+					asJSON := strings.Contains(line, "--json")
+					json, plain = json || asJSON, plain || !asJSON
+				}
+			}
+		}
+		if !plain || !json {
+			t.Errorf("testdata/script/%s: `%s` is run as text: %t, with --json: %t", words[0], cmd.CommandPath(), plain, json)
+		}
+	}
+}
+
+func tree(t *testing.T) *cobra.Command {
+	t.Helper()
+	return cli.Tree(&system.Env{Vars: map[string]string{}, Dir: t.TempDir()}, app.Commands)
+}
+
+func leaves(cmd *cobra.Command) []*cobra.Command {
+	if !cmd.HasSubCommands() {
+		if cmd.Hidden {
+			return nil
+		}
+		return []*cobra.Command{cmd}
+	}
+	var out []*cobra.Command
+	for _, c := range cmd.Commands() {
+		out = append(out, leaves(c)...)
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/workflow"
+)
+
+// terminal asks the person at it. What was typed before the question was shown is dropped, and the default answer is no.
+type terminal struct {
+	d     *cli.Deps
+	s     *runs.Service
+	run   string
+	once  sync.Once
+	lines chan string // closed at the end of input
+}
+
+func newTerminal(d *cli.Deps, s *runs.Service, run string) *terminal {
+	return &terminal{d: d, s: s, run: run, lines: make(chan string)}
+}
+
+// read takes lines from stdin. A read cannot be taken back, so one goroutine serves all questions.
+func (t *terminal) read() {
+	go func() {
+		defer close(t.lines)
+		in := bufio.NewScanner(t.d.Env.In)
+		for in.Scan() {
+			t.lines <- in.Text()
+		}
+	}()
+}
+
+func (t *terminal) ask(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Who, error) {
+	ui := t.d.UI
+	if q.Workspace != "" {
+		text, err := t.s.Difference(ctx, t.run, q.Digest)
+		if err != nil {
+			return nil, journal.Who{}, err
+		}
+		ui.Talkf("\n%s\n", text)
+	}
+	if q.Description != "" {
+		ui.Talkf("%s\n", q.Description)
+	}
+	for i, o := range q.Options {
+		ui.Talkf("  %d) %s%s\n", i+1, o.Label, described(o.Description))
+	}
+	system.DropTypedAhead(t.d.Env.In)
+	t.once.Do(t.read)
+	for {
+		ui.Talkf("%s %s ", ui.Err.Bold(q.Title), choices(q))
+		select {
+		case <-ctx.Done():
+			ui.Talkf("\n")
+			return nil, journal.Who{}, context.Cause(ctx)
+		case line, ok := <-t.lines:
+			if !ok {
+				ui.Talkf("\n")
+				return nil, journal.Who{}, workflow.ErrNobody
+			}
+			value, fits := answer(q, strings.TrimSpace(line))
+			if fits {
+				return value, Who(), nil
+			}
+		}
+	}
+}
+
+func described(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+func choices(q workflow.Waiting) string {
+	switch q.Type {
+	case workflow.Confirm:
+		return "[y/N]"
+	case workflow.Select:
+		return "[1-" + strconv.Itoa(len(q.Options)) + "]"
+	default:
+		if q.Placeholder != "" {
+			return "(" + q.Placeholder + ")"
+		}
+		return ""
+	}
+}
+
+func answer(q workflow.Waiting, line string) (json.RawMessage, bool) {
+	switch q.Type {
+	case workflow.Confirm:
+		switch strings.ToLower(line) {
+		case "y", "yes":
+			return json.RawMessage("true"), true
+		case "", "n", "no":
+			return json.RawMessage("false"), true
+		}
+		return nil, false
+	case workflow.Select:
+		if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(q.Options) {
+			line = q.Options[n-1].Value
+		}
+	}
+	value, err := json.Marshal(line)
+	return value, err == nil && q.Check(value) == nil
+}
+
+// Who is the person at this process, as an approval records it.
+func Who() journal.Who {
+	chain, _ := system.Ancestry("")
+	return journal.Who{UID: system.UID(), User: system.UserName(), Terminal: system.Terminal(), Chain: chain}
+}

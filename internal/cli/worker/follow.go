@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/journal"
+)
+
+// follower tells on stderr what goes on, one line an event; nothing with --json.
+type follower struct {
+	d     *cli.Deps
+	quiet bool
+	mu    sync.Mutex
+	open  string // the operation whose output the last line belongs to
+}
+
+func newFollower(d *cli.Deps, quiet bool) *follower {
+	return &follower{d: d, quiet: quiet || d.UI.JSON}
+}
+
+func (f *follower) event(ev journal.Event) {
+	if f.quiet {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	Line(f.d.UI, ev)
+}
+
+func (f *follower) close() {}
+
+// Line prints an event for people.
+func Line(ui *render.UI, ev journal.Event) {
+	text := strings.TrimRight(ev.Text, "\n")
+	switch ev.Kind {
+	case "attempt":
+	case "operation":
+		mark := ui.Err.Faint("·")
+		switch {
+		case text == "done":
+			mark = ui.Err.Good("✓")
+		case strings.HasPrefix(text, "failed"):
+			mark = ui.Err.Bad("✗")
+		}
+		ui.Talkf("%s %s %s\n", mark, ev.Op, text)
+	case "agent", "output", "console":
+		for line := range strings.SplitSeq(text, "\n") {
+			ui.Talkf("  %s %s\n", ui.Err.Faint("|"), line)
+		}
+	case "question":
+		ui.Talkf("%s %s\n", ui.Err.Bold("?"), text)
+	default:
+		ui.Talkf("%s %s\n", ui.Err.Bold("!"), text)
+	}
+}

@@ -1,0 +1,161 @@
+// Package worker is how commands work on a run in the foreground: signals, what people see of it, questions at the
+// terminal, and the document at the end. run, resume, answer and demo share it.
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"syscall"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/workflow"
+)
+
+// Open makes the use cases of runs. create says whether the home may be made: commands that only look leave nothing behind.
+type Open func(ctx context.Context, create bool) (*runs.Service, error)
+
+// Document is what is printed about a run that a worker left.
+type Document struct {
+	Run      string             `json:"run"`
+	Workflow string             `json:"workflow"`
+	State    string             `json:"state"`
+	Reason   string             `json:"reason,omitempty"`
+	Output   json.RawMessage    `json:"output,omitempty"`
+	Waiting  []workflow.Waiting `json:"waiting,omitempty"`
+	Kept     []runs.Kept        `json:"kept,omitempty"`
+}
+
+// Options of a worker.
+type Options struct {
+	NoExchange bool
+	Ask        workflow.Asker // instead of asking at the terminal
+	Quiet      bool           // tells nothing of what goes on
+}
+
+// Outside refuses to go on inside one of our own sessions: an agent must not answer for the person. It is a guard rail, no wall.
+func Outside(what string) error {
+	if _, inside := system.Ancestry(supervise.MarkVariable); inside {
+		return failure.New(failure.InsideSession, "%s is refused inside a session of laufwerk: it is for the people outside", what)
+	}
+	return nil
+}
+
+// Work executes a run until it ends, waits or is stopped, and prints how it was left.
+func Work(ctx context.Context, d *cli.Deps, s *runs.Service, st runs.Started, o Options) error {
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	sig := &signals{d: d, stop: stop, run: st.Run.ID, first: make(chan syscall.Signal, 2)}
+	watch, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer unwatch()
+	go sig.watch(system.Signals(watch))
+
+	h := runs.Hooks{NoExchange: o.NoExchange, Ask: o.Ask}
+	follow := newFollower(d, o.Quiet)
+	h.Event = follow.event
+	if h.Ask == nil && d.Interactive() {
+		h.Ask = newTerminal(d, s, st.Run.ID).ask
+	}
+	res, err := s.Work(work, st, h)
+	follow.close()
+	if err != nil {
+		return cli.Fail(err, Document{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
+	}
+	return report(d, res, sig.received())
+}
+
+func report(d *cli.Deps, res runs.Result, sig syscall.Signal) error {
+	r := res.Run
+	doc := Document{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason, Waiting: r.Waiting, Kept: res.Kept}
+	if string(res.Value) != "null" {
+		doc.Output = res.Value
+	}
+	err := res.Err
+	if err == nil && r.State == runs.Interrupted {
+		err = interrupted(r, sig)
+	}
+	if err != nil {
+		return cli.Fail(err, doc)
+	}
+	if len(doc.Output) > 0 {
+		var text string
+		if json.Unmarshal(doc.Output, &text) == nil {
+			d.UI.Printf("%s\n", text)
+		} else {
+			d.UI.Printf("%s\n", string(doc.Output))
+		}
+	}
+	d.UI.Talkf("run %s %s\n", r.ID, r.State)
+	for _, k := range res.Kept {
+		d.UI.Talkf("kept: workspace %s, %s; laufwerk diff %s, laufwerk cleanup %s --discard-changes\n", k.Claim, k.Why, r.ID, r.ID)
+	}
+	return d.UI.Document(doc)
+}
+
+func interrupted(r runs.Run, sig syscall.Signal) error {
+	kind := failure.Interrupted
+	switch sig {
+	case syscall.SIGTERM:
+		kind = failure.Terminated
+	case syscall.SIGHUP:
+		kind = failure.HungUp
+	}
+	text := "run %s is interrupted; its workspace, conversation and history are kept"
+	if sig == syscall.SIGHUP {
+		text = "the terminal is gone; what runs in %s goes on under its supervisor"
+	}
+	return failure.New(kind, text, r.ID).WithHint("laufwerk resume %s", r.ID)
+}
+
+// signals turns the first interruption into a graceful one, and the second into an immediate one.
+type signals struct {
+	d     *cli.Deps
+	stop  context.CancelCauseFunc
+	run   string
+	first chan syscall.Signal
+}
+
+func (s *signals) watch(ch <-chan syscall.Signal) {
+	n := 0
+	for sig := range ch {
+		n++
+		switch {
+		case sig == syscall.SIGHUP:
+			n = 0
+			s.note(sig)
+			s.stop(session.ErrDetached)
+		case n == 1:
+			s.note(sig)
+			s.d.UI.Talkf("stopping: what runs is asked to end; the run can be resumed (again: at once)\n")
+			s.stop(session.ErrInterrupted)
+		default:
+			s.d.UI.Talkf("stopped at once; what runs goes on under its supervisor: laufwerk resume %s\n", s.run)
+			code := failure.ExitInterrupted
+			if sig == syscall.SIGTERM {
+				code = failure.ExitTerminated
+			}
+			system.Exit(code)
+		}
+	}
+}
+
+func (s *signals) note(sig syscall.Signal) {
+	select {
+	case s.first <- sig:
+	default:
+	}
+}
+
+func (s *signals) received() syscall.Signal {
+	select {
+	case sig := <-s.first:
+		return sig
+	default:
+		return 0
+	}
+}
+
