@@ -12,7 +12,9 @@ import (
 // Terminal makes text safe to print: newline and tab stay, every other character that moves a cursor, starts an escape
 // sequence, reorders text or cannot be seen is written out as \r, \x1b, \u202e or \U000e0041, and a byte that is not
 // UTF-8 as \xff.
-func Terminal(s string) string { return escape(s, func(r rune) bool { return r != '\n' && r != '\t' && Unsafe(r) }) }
+func Terminal(s string) string {
+	return escape(s, func(r rune) bool { return r != '\n' && r != '\t' && Unsafe(r) })
+}
 
 // Line is Terminal for text that must stay on one line and in one column, such as a name: newline and tab are escaped too.
 func Line(s string) string { return escape(s, Unsafe) }

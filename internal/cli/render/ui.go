@@ -204,6 +204,8 @@ func sanitise(args []any) []any {
 			out[i] = v.text
 		case string:
 			out[i] = redact.Terminal(v)
+		case []byte:
+			out[i] = redact.Terminal(string(v))
 		default:
 			out[i] = redact.Terminal(fmt.Sprint(v))
 		}

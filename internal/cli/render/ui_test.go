@@ -1,0 +1,178 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+func ui(tty bool, mode string) (*UI, *bytes.Buffer, *bytes.Buffer) {
+	var out, errs bytes.Buffer
+	u := New(&system.Env{Out: &out, Err: &errs, OutTTY: tty, ErrTTY: tty, Vars: map[string]string{"TERM": "xterm"}}, func() string { return mode })
+	u.Schema = "laufwerk.test/1"
+	return u, &out, &errs
+}
+
+func full() error {
+	f := failure.New(failure.WriteBackConflict, "the source changed in 2 paths").WithHint("laufwerk diff r1\nlaufwerk resume r1").
+		WithPaths("a.txt", "evil\x1b[2J\nname").WithField("run", "r1")
+	f.Conditions = []failure.Condition{{ID: "source", Message: "changed\nsince"}}
+	return failure.Wrap(f, failure.Failed, "write back")
+}
+
+func TestFailureAsText(t *testing.T) {
+	u, out, errs := ui(false, "auto")
+	u.Failure(full())
+	want := `error: write back: the source changed in 2 paths
+  a.txt
+  evil\x1b[2J\nname
+  source: changed
+    since
+next: laufwerk diff r1
+      laufwerk resume r1
+`
+	if errs.String() != want || out.Len() != 0 {
+		t.Errorf("got\n%s\nwant\n%s\nstdout %q", errs, want, out)
+	}
+}
+
+func TestFailureAsJSON(t *testing.T) {
+	u, out, errs := ui(true, "always")
+	u.JSON = true
+	u.Failure(failure.Wrap(Attach(full(), map[string]any{"run": "r1"}), failure.Failed, "run"))
+	var doc struct {
+		Schema string `json:"schema"`
+		Run    string `json:"run"`
+		Error  struct {
+			Code, Message, Hint string
+			Paths               []string
+		} `json:"error"`
+		Conditions []failure.Condition `json:"conditions"`
+	}
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if doc.Schema != "laufwerk.test/1" || doc.Run != "r1" || doc.Error.Code != "write_back_conflict" || doc.Error.Paths[1] != "evil\x1b[2J\nname" || len(doc.Conditions) != 1 {
+		t.Errorf("%s", out)
+	}
+	if errs.Len() != 0 || strings.Count(out.String(), "\n") != 1 || !strings.HasPrefix(out.String(), `{"schema":`) {
+		t.Errorf("stderr %q, stdout %q", errs, out)
+	}
+}
+
+func TestForeignErrorsHaveAKindAndConditionsAreAList(t *testing.T) {
+	u, out, _ := ui(false, "auto")
+	u.JSON = true
+	u.Failure(errors.New("it broke"))
+	if got, want := out.String(), `{"schema":"laufwerk.test/1","error":{"code":"failed","message":"it broke","hint":""},"conditions":[]}`+"\n"; got != want {
+		t.Errorf("got %s want %s", got, want)
+	}
+}
+
+func TestArgumentsAreSanitisedAndStylesAreNot(t *testing.T) {
+	u, out, errs := ui(true, "auto")
+	type name string
+	u.Printf("%s %v %d %s\n", "a\x1b]0;x\a", name("b\r"), 7, u.Out.Good("c\u202e"))
+	u.Talkf("%s\n", errors.New("d\x9b"))
+	if got, want := out.String(), "a\\x1b]0;x\\x07 b\\r 7 \x1b[32mc\\u202e\x1b[0m\n"; got != want {
+		t.Errorf("stdout %q, want %q", got, want)
+	}
+	if got, want := errs.String(), "d\\x9b\n"; got != want {
+		t.Errorf("stderr %q, want %q", got, want)
+	}
+}
+
+func TestStylesGoLineByLine(t *testing.T) {
+	u, _, _ := ui(true, "auto")
+	if got, want := u.Out.Bold("a\tb\n\nlonger").String(), "\x1b[1ma\tb\x1b[0m\n\n\x1b[1mlonger\x1b[0m"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestEachFormHasItsOwnOutput(t *testing.T) {
+	u, out, _ := ui(false, "auto")
+	u.Printf("text\n")
+	u.Table([]string{"A"}, [][]any{{"cell"}})
+	_ = u.Document(struct{ A int }{1})
+	if got := out.String(); got != "text\ncell\n" {
+		t.Errorf("%q", got)
+	}
+	u, out, _ = ui(false, "auto")
+	u.JSON = true
+	u.Printf("text\n")
+	u.Table([]string{"A"}, [][]any{{"cell"}})
+	_ = u.Document(struct {
+		Text string `json:"text"`
+	}{"<a>\u009b"})
+	_ = u.Document(struct{}{})
+	if got, want := out.String(), `{"schema":"laufwerk.test/1","text":"<a>\u009b"}`+"\n"+`{"schema":"laufwerk.test/1"}`+"\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := u.Document([]int{1}); !failure.Is(err, failure.Internal) {
+		t.Errorf("a list as document: %v", err)
+	}
+}
+
+func TestTable(t *testing.T) {
+	rows := [][]any{{"日本", "ok\tx", 3}, {"a\nb", Name("long name"), "end"}}
+	u, out, _ := ui(true, "never")
+	u.Table([]string{"NAME", "STATE", "N"}, rows)
+	want := "NAME  STATE      N\n日本  ok\\tx      3\na\\nb  long name  end\n"
+	if out.String() != want {
+		t.Errorf("on a terminal:\n%s\nwant\n%s", out, want)
+	}
+	u, out, _ = ui(false, "auto")
+	u.Table([]string{"NAME", "STATE", "N"}, rows)
+	if got, want := out.String(), "日本\tok\\tx\t3\na\\nb\tlong name\tend\n"; got != want {
+		t.Errorf("elsewhere: %q, want %q", got, want)
+	}
+}
+
+type refusing struct{ err error }
+
+func (r refusing) Write([]byte) (int, error) { return 0, r.err }
+
+func TestLostOutput(t *testing.T) {
+	for _, c := range []struct {
+		cause error
+		lost  bool
+	}{{syscall.EPIPE, false}, {syscall.ENOSPC, true}} {
+		u := New(&system.Env{Out: refusing{c.cause}, Err: refusing{c.cause}}, func() string { return "auto" })
+		u.Printf("data")
+		if got := u.Lost() != nil; got != c.lost {
+			t.Errorf("%v: lost %t, want %t", c.cause, got, c.lost)
+		}
+	}
+}
+
+func TestTextJoinsRunesAcrossWrites(t *testing.T) {
+	in := "é日🙂\x1b[1m\xff\u202e"
+	for size := 1; size <= len(in); size++ {
+		var out bytes.Buffer
+		w := Text(&out)
+		for i := 0; i < len(in); i += size {
+			if n, err := w.Write([]byte(in[i:min(i+size, len(in))])); err != nil || n == 0 {
+				t.Fatal(n, err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := out.String(), `é日🙂\x1b[1m\xff\u202e`; got != want {
+			t.Fatalf("size %d: %q, want %q", size, got, want)
+		}
+	}
+	var out bytes.Buffer
+	w := Text(&out)
+	_, _ = w.Write([]byte("a\xe6\x97"))
+	_ = w.Close()
+	if got, want := out.String(), `a\xe6\x97`; got != want {
+		t.Errorf("a cut rune: %q, want %q", got, want)
+	}
+}
