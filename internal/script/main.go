@@ -1,0 +1,116 @@
+package script
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+)
+
+// Main is the child: it does what the first message asks for and ends. It also ends, whatever it is doing, when its stdin
+// does: a child never outlives its parent. The result is the process's exit code.
+func Main(_ *system.Env, in io.Reader, out io.Writer, rules Validator) int {
+	system.SetDeterministic()
+	c := &child{out: newLineWriter(out), in: make(chan *protocol.Message, 16), rules: rules}
+	go c.receive(in)
+	first, ok := <-c.in
+	if !ok || first.Type != protocol.TypeStart || first.Start == nil {
+		return 1
+	}
+	s := first.Start
+	// Beside the engine's memory there are the bundler's and the runtime's own.
+	if err := process.Confine(uint64(max(s.Limits.MemoryBytes, LeastMemory))*2 + 1<<30); err != nil {
+		c.fail(&protocol.Error{Class: "Error", Code: string(failure.Internal), Message: "the isolate cannot confine itself: " + err.Error()})
+		return 1
+	}
+	if err := c.serve(s); err != nil {
+		c.fail(err)
+	}
+	return 0
+}
+
+type child struct {
+	in    chan *protocol.Message
+	out   *lineWriter
+	rules Validator
+	asks  sync.Mutex
+}
+
+func (c *child) receive(in io.Reader) {
+	r := newLineReader(in)
+	for {
+		m, err := r.next()
+		if err != nil {
+			system.Exit(0)
+		}
+		c.in <- m
+	}
+}
+
+func (c *child) fail(e *protocol.Error) { c.say(&protocol.Message{Type: protocol.TypeError, Error: e}) }
+
+// say ends the process where nobody listens any more.
+func (c *child) say(ms ...*protocol.Message) {
+	if c.out.send(ms...) != nil {
+		system.Exit(0)
+	}
+}
+
+func (c *child) serve(s *protocol.Start) *protocol.Error {
+	bundle := s.Bundle
+	if bundle == nil {
+		made, err := makeBundle(s.Entry, c)
+		if err != nil {
+			return err
+		}
+		bundle = &made
+		c.say(&protocol.Message{Type: protocol.TypeBundle, Bundle: bundle})
+	}
+	if s.Mode == "bundle" {
+		c.say(&protocol.Message{Type: protocol.TypeDone})
+		return nil
+	}
+	vm, err := newIsolate(s.Limits, s.Seed, s.Now, c.rules, func(m *protocol.Message) { c.say(m) })
+	if err != nil {
+		return &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}
+	}
+	// The engine is left to the end of the process: freeing its memory piece by piece would only take time.
+	if e := vm.load(bundle); e != nil {
+		return e
+	}
+	e := vm.start(s)
+	for {
+		if e != nil {
+			return e
+		}
+		said := vm.take()
+		if n := len(said); n > 0 && (said[n-1].Type == protocol.TypeDone || said[n-1].Type == protocol.TypeError) {
+			c.say(said...)
+			return nil
+		}
+		if s.Mode != "workflow" {
+			return &protocol.Error{Class: "Error", Code: string(failure.ProjectInvalid), Message: "it waits for a promise that nothing will ever settle: the isolate has no timers, files or network"}
+		}
+		c.say(append(said, &protocol.Message{Type: protocol.TypeIdle})...)
+		e = vm.deliver(<-c.in)
+	}
+}
+
+// stat and read ask the parent for files; esbuild calls them from several goroutines.
+func (c *child) stat(path string) (protocol.File, error) { return c.ask("stat", path) }
+func (c *child) read(path string) (protocol.File, error) { return c.ask("read", path) }
+
+func (c *child) ask(kind, path string) (protocol.File, error) {
+	c.asks.Lock()
+	defer c.asks.Unlock()
+	c.say(&protocol.Message{Type: protocol.TypeFile, File: &protocol.File{Path: path, Kind: kind}})
+	m := <-c.in
+	if m.Type != protocol.TypeFile || m.File == nil {
+		return protocol.File{}, fmt.Errorf("the parent answered a request for a file with %q", m.Type)
+	}
+	return *m.File, nil
+}

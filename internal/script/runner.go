@@ -1,0 +1,186 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/system/projectfs"
+)
+
+// Bounds from outside, for what the limits inside the child do not stop.
+const (
+	grace      = 2 * time.Second  // beyond the step's own limit
+	bundleTime = 60 * time.Second // bundling, with the serving of its files
+)
+
+// Runner evaluates modules and starts workflows in children.
+type Runner struct {
+	Executable                   string // a path that starts this binary; see system.Executable
+	ConfigLimits, WorkflowLimits Limits // zero values are the defaults
+	// Log gets what modules print with console.*, if it is set. Text is untrusted.
+	Log func(level, text string)
+}
+
+// EvalOptions say what of a module is wanted.
+type EvalOptions struct {
+	Export string          // "" is the default export
+	Call   bool            // call the export with Args and await it, instead of reading it
+	Args   json.RawMessage // an array of arguments, or a single one
+	NoTime bool            // no limit of time
+	Seed   string          // of every random number
+	Now    int64           // what the module's clock says, ms since 1970
+}
+
+// Evaluate bundles entry (a file, relative to root, an absolute directory) and returns the JSON form of one of its exports;
+// functions in it are left out. The bundle can be pinned and started as a workflow later. Failures of the module are of
+// kind ProjectInvalid and begin with file:line:column; their fields `frames` and `option` say more; one that exceeded a limit
+// wraps a LimitExceeded.
+func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOptions) (json.RawMessage, protocol.Bundle, error) {
+	limits, _ := r.limits()
+	if opts.NoTime {
+		limits.StepMillis = 0
+	}
+	fs, err := projectfs.Open(root)
+	if err != nil {
+		return nil, protocol.Bundle{}, failure.Wrap(err, failure.ProjectInvalid, "open the project %s", root)
+	}
+	defer fs.Close()
+	t, err := r.talk(&protocol.Start{
+		Mode: "evaluate", Root: root, Entry: filepath.ToSlash(entry), Export: opts.Export, Call: opts.Call, Args: opts.Args,
+		Seed: opts.Seed, Now: opts.Now, Limits: limits,
+	})
+	if err != nil {
+		return nil, protocol.Bundle{}, err
+	}
+	defer t.close()
+
+	server := &fileServer{fs: fs}
+	var bundle protocol.Bundle
+	limit := time.NewTimer(bundleTime)
+	defer limit.Stop()
+	for {
+		m, err := t.receive(ctx, limit.C)
+		if err != nil {
+			return nil, bundle, r.died(err, entry, limits, bundle.Code != "")
+		}
+		switch {
+		case m.Type == protocol.TypeFile && m.File != nil:
+			if err := t.send(&protocol.Message{Type: protocol.TypeFile, File: server.answer(*m.File)}); err != nil {
+				return nil, bundle, r.died(err, entry, limits, false)
+			}
+		case m.Type == protocol.TypeBundle && m.Bundle != nil:
+			bundle = *m.Bundle
+			limit.Stop()
+			if limits.StepMillis > 0 {
+				limit.Reset(time.Duration(limits.StepMillis)*time.Millisecond + grace)
+			}
+		case m.Type == protocol.TypeLog:
+			r.log(m)
+		case m.Type == protocol.TypeDone:
+			return m.Value, bundle, nil
+		case m.Type == protocol.TypeError && m.Error != nil:
+			return nil, bundle, Invalid(entry, m.Error)
+		default:
+			return nil, bundle, failure.New(failure.Internal, "the isolate said %q while %s was evaluated", m.Type, entry)
+		}
+	}
+}
+
+// Start starts a workflow from a pinned bundle. No file of the project is needed any more. Start.Limits, where they are
+// zero, become the runner's. Read its first calls with Step(ctx, nil).
+func (r *Runner) Start(ctx context.Context, start protocol.Start) (*Child, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if start.Bundle == nil {
+		return nil, failure.New(failure.Internal, "a workflow is started from a bundle")
+	}
+	start.Mode = "workflow"
+	if start.Limits == (Limits{}) {
+		_, start.Limits = r.limits()
+	}
+	t, err := r.talk(&start)
+	if err != nil {
+		return nil, err
+	}
+	return &Child{talk: t, limits: start.Limits}, nil
+}
+
+func (r *Runner) limits() (config, workflow Limits) {
+	config, workflow = DefaultLimits()
+	if r.ConfigLimits != (Limits{}) {
+		config = r.ConfigLimits
+	}
+	if r.WorkflowLimits != (Limits{}) {
+		workflow = r.WorkflowLimits
+	}
+	return config, workflow
+}
+
+func (r *Runner) log(m *protocol.Message) {
+	if r.Log == nil {
+		return
+	}
+	var line struct{ Level, Text string }
+	if json.Unmarshal(m.Value, &line) == nil {
+		r.Log(line.Level, line.Text)
+	}
+}
+
+// Invalid is a failure of a project's module as people read it.
+func Invalid(entry string, e *protocol.Error) error {
+	at := entry
+	if len(e.Frames) > 0 {
+		at, _, _ = strings.Cut(e.Frames[0], " in ")
+	}
+	file := at
+	if name, _, ok := strings.Cut(at, ":"); ok {
+		file = name
+	}
+	out := failure.New(failure.ProjectInvalid, "%s: %s", at, e.Message).WithPaths(file)
+	if failure.Kind(e.Code) == failure.LimitExceeded {
+		out = failure.New(failure.ProjectInvalid, "%s", at).WithPaths(file)
+		out.Err = failure.New(failure.LimitExceeded, "%s", e.Message)
+	}
+	if failure.Kind(e.Code) == failure.Internal {
+		out.Kind = failure.Internal
+	}
+	if len(e.Frames) > 0 {
+		out.WithField("frames", e.Frames)
+	}
+	if e.Option != "" {
+		out.WithField("option", e.Option)
+	}
+	out.Hint = e.Hint
+	return out
+}
+
+// died says why a child that was evaluating a module had to be given up.
+func (r *Runner) died(err error, entry string, limits Limits, evaluating bool) error {
+	var ended *endedError
+	switch {
+	case errors.Is(err, errLate) && evaluating:
+		return Invalid(entry, &protocol.Error{Code: string(failure.LimitExceeded), Message: lateMessage(limits)})
+	case errors.Is(err, errLate):
+		return Invalid(entry, &protocol.Error{Code: string(failure.LimitExceeded), Message: fmt.Sprintf("bundling it took more than %s", bundleTime)})
+	case errors.As(err, &ended) && ended.outOfMemory():
+		return Invalid(entry, &protocol.Error{Code: string(failure.LimitExceeded), Message: memoryMessage(limits)})
+	default:
+		return failure.Wrap(err, failure.Internal, "evaluate %s", entry)
+	}
+}
+
+func lateMessage(l Limits) string {
+	return fmt.Sprintf("it computed for more than %s and did not let itself be interrupted, so its process was ended", time.Duration(l.StepMillis)*time.Millisecond)
+}
+
+func memoryMessage(l Limits) string {
+	return fmt.Sprintf("its process needed far more than the %d MiB of memory that it may have, and was ended", l.MemoryBytes>>20)
+}

@@ -1,0 +1,74 @@
+package script
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/protocol"
+)
+
+// maxLine is the longest message in bytes: a file of 16 MiB in base64 fits well.
+const maxLine = 64 << 20
+
+var errTooLong = fmt.Errorf("a message is longer than %d bytes", maxLine)
+
+// lineReader reads newline-delimited messages of bounded length.
+type lineReader struct{ r *bufio.Reader }
+
+func newLineReader(r io.Reader) *lineReader { return &lineReader{bufio.NewReaderSize(r, 64<<10)} }
+
+func (l *lineReader) next() (*protocol.Message, error) {
+	var line []byte
+	for {
+		part, err := l.r.ReadSlice('\n')
+		if len(line)+len(part) > maxLine {
+			return nil, errTooLong
+		}
+		line = append(line, part...)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			if errors.Is(err, io.EOF) && len(line) > 0 {
+				return nil, io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+	}
+	m := &protocol.Message{}
+	if err := json.Unmarshal(line, m); err != nil {
+		return nil, fmt.Errorf("not a message: %w", err)
+	}
+	return m, nil
+}
+
+// lineWriter writes messages, several goroutines may.
+type lineWriter struct {
+	mu sync.Mutex
+	w  *bufio.Writer
+}
+
+func newLineWriter(w io.Writer) *lineWriter { return &lineWriter{w: bufio.NewWriterSize(w, 64<<10)} }
+
+// send writes messages in one go.
+func (l *lineWriter) send(ms ...*protocol.Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range ms {
+		b, err := json.Marshal(m)
+		if err != nil {
+			return err
+		}
+		if len(b) >= maxLine {
+			return errTooLong
+		}
+		if _, err := l.w.Write(append(b, '\n')); err != nil {
+			return err
+		}
+	}
+	return l.w.Flush()
+}

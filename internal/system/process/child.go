@@ -1,0 +1,100 @@
+package process
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// stderrKept is how much of the end of a child's stderr is kept, in bytes.
+const stderrKept = 8 << 10
+
+// Child is a process that this one started and that speaks over its stdin and stdout.
+type Child struct {
+	Stdin  io.WriteCloser
+	Stdout io.ReadCloser
+
+	cmd    *exec.Cmd
+	stderr *tail
+	once   sync.Once
+	state  error
+}
+
+// StartChild starts argv with exactly env and no descriptors but the three pipes. The child is in a process group of its
+// own, so that a terminal's SIGINT reaches only its parent, and on Linux it can gain no privileges by exec. It has no parent-death signal (that would fire when the
+// starting *thread* ends): it must end by itself when its stdin does.
+func StartChild(argv, env []string) (*Child, error) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = env
+	if cmd.Env == nil {
+		cmd.Env = []string{}
+	}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = childAttr()
+	c := &Child{cmd: cmd, stderr: &tail{}}
+	cmd.Stderr = c.stderr
+	var err error
+	if c.Stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if c.Stdout, err = cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	if err := startUnprivileged(cmd); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// PID is the child's process id.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
+
+// Kill ends the child at once. It may be called at any time, also after the end.
+func (c *Child) Kill() { _ = c.cmd.Process.Kill() }
+
+// Wait waits for the end, after Stdout was read to its end or closed. It may be called more than once.
+func (c *Child) Wait() error {
+	c.once.Do(func() { c.state = c.cmd.Wait() })
+	return c.state
+}
+
+// Stderr is the end of what the child wrote to stderr.
+func (c *Child) Stderr() string { return c.stderr.String() }
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if over := len(t.b) - stderrKept; over > 0 {
+		t.b = append(t.b[:0], t.b[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.b)
+}
+
+// Descriptors are the open descriptors of this process, nil where the system does not say.
+func Descriptors() []string {
+	es, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range es {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+			out = append(out, e.Name()+" "+to)
+		}
+	}
+	return out
+}

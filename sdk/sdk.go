@@ -1,0 +1,45 @@
+// Package sdk carries the TypeScript half of laufwerk: the sources of the @laufwerk/* modules, which the isolate bundles
+// with user code, and their declarations, which `laufwerk init` writes for editors and tsc.
+package sdk
+
+import (
+	"embed"
+	"io/fs"
+	"sort"
+	"strings"
+)
+
+//go:embed src
+var sources embed.FS
+
+// internal is where the modules are that only other modules of the SDK may import.
+const internal = "@laufwerk/internal/"
+
+// Entry is the module whose `attach` every bundle calls with the user's module.
+const Entry = internal + "program"
+
+// Source is the TypeScript source of a module such as "@laufwerk/sdk/harness".
+func Source(module string) (string, bool) {
+	b, err := fs.ReadFile(sources, "src/"+module+".ts")
+	return string(b), err == nil
+}
+
+// Public says whether user code may import a module.
+func Public(module string) bool { return !strings.HasPrefix(module, internal) }
+
+// Modules are the names of the public modules, sorted.
+func Modules() []string {
+	var names []string
+	_ = fs.WalkDir(sources, "src", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "src/"), ".ts")
+		if !d.IsDir() && Public(name) {
+			names = append(names, name)
+		}
+		return nil
+	})
+	sort.Strings(names)
+	return names
+}
