@@ -130,8 +130,9 @@ type Provider interface {
 	// Spec is the Spec of a session's Intent.
 	Spec(def Definition, s SessionSpec) (json.RawMessage, error)
 	// Enter gives the means to run commands in an existing resource. It fails with failure.SessionLost if it is not there,
-	// and never makes a new one.
-	Enter(ctx context.Context, in Intent) (Sandbox, error)
+	// and never makes a new one. The definition brings the values of variables, which no intent holds; one of the worker's
+	// that is not set is a failure of kind NotReady. The zero definition brings none: enough to fence.
+	Enter(ctx context.Context, in Intent, def Definition) (Sandbox, error)
 }
 
 // SessionSpec is what a session asks of its sandbox.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
-	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
@@ -126,12 +125,9 @@ type Process struct {
 	l   Launcher
 }
 
-// Start makes dir, unless it is there, and starts the command. After an error with ErrRefused in its chain nothing runs; after
+// Start launches a supervisor on dir and attaches to it. After an error with ErrRefused in its chain nothing runs; after
 // one of kind OutcomeUnknown, Abandon decides.
 func Start(ctx context.Context, l Launcher, dir string, spec Spec) (*Process, error) {
-	if err := files.MkdirAll(dir); err != nil {
-		return nil, errors.Join(err, ErrRefused)
-	}
 	if err := l.Launch(ctx, dir, spec); err != nil {
 		return nil, err
 	}
@@ -286,7 +282,7 @@ func (e *Exit) bytes(stream int) int64 {
 }
 
 // Output is what is stored of a stream, and how much the command wrote in all; it wrote more than it may where total
-// exceeds Spec.MaxOutput. What background processes write after the command's end is left out.
+// exceeds Spec.MaxOutput. It fails where the disk did not take what it should have. What background processes write after the command's end is left out.
 func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 	r, err := openRecords(p.dir)
 	if err != nil {
@@ -307,6 +303,9 @@ func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 	defer f.Close()
 	total = info.Size
 	if exit != nil {
+		if exit.Incomplete != "" {
+			return nil, exit.bytes(stream), failure.New(failure.Failed, "what the command wrote is not whole: %s", exit.Incomplete)
+		}
 		total = exit.bytes(stream)
 	}
 	stored, err = io.ReadAll(io.LimitReader(f, total))

@@ -30,7 +30,8 @@ const (
 	cancelGrace = 2 * time.Second
 )
 
-// Launch starts a supervisor on dir, which must exist and be absolute. It returns nil once `started` is on disk.
+// Launch makes dir, which must be absolute, unless it is there, and starts a supervisor on it. It returns nil once `started`
+// is on disk.
 // ErrRefused is in the chain of an error after which nothing runs because of this call.
 func (l LocalLauncher) Launch(ctx context.Context, dir string, spec Spec) error {
 	if err := process.Supported(); err != nil {
@@ -39,6 +40,9 @@ func (l LocalLauncher) Launch(ctx context.Context, dir string, spec Spec) error 
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return err
+	}
+	if err := files.MkdirAll(dir); err != nil {
+		return errors.Join(err, ErrRefused)
 	}
 	log := filepath.Join(dir, logName)
 	crash.Point("supervise/before-launch")

@@ -59,7 +59,8 @@ type Started struct {
 type Exit struct {
 	Code        int       `json:"code"` // 128+n after signal n
 	Signal      int       `json:"signal,omitempty"`
-	Error       string    `json:"error,omitempty"` // it could not be started (code 126 or 127), or its output not be stored: why
+	Error       string    `json:"error,omitempty"`      // it could not be started (then the code is 126 or 127): why
+	Incomplete  string    `json:"incomplete,omitempty"` // what it wrote could not be stored whole: why. Output fails then
 	TimedOut    bool      `json:"timedOut,omitempty"`
 	Interrupted bool      `json:"interrupted,omitempty"` // ended because it was asked to
 	StdoutBytes int64     `json:"stdoutBytes"`           // written until the command's end, stored or not

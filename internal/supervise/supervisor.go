@@ -377,8 +377,8 @@ func (s *supervisor) record() {
 			problems = append(problems, fmt.Errorf("%s could not be stored: %w", streamName(Stdout+i), err))
 		}
 	}
-	if err := errors.Join(problems...); err != nil && s.result.Error == "" {
-		s.result.Error = err.Error()
+	if err := errors.Join(problems...); err != nil {
+		s.result.Incomplete = err.Error()
 	}
 	crash.Point("supervise/before-exit")
 	s.commit(s.exit, s.result)

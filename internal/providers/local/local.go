@@ -1,0 +1,166 @@
+// Package local runs commands and agents on this host, with this user's permissions: it isolates nothing, and says so. A
+// session is a private directory in the run's folder and the processes of its supervisors.
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+)
+
+// Kind is the provider's name.
+const Kind = "local"
+
+// Provider is the host itself.
+type Provider struct {
+	executable string
+	host       map[string]string
+	now        func() time.Time
+}
+
+// New makes the provider. The executable is this binary, which is also the supervisor (see system.Executable); host is the
+// worker's environment.
+func New(executable string, host map[string]string, now func() time.Time) *Provider {
+	return &Provider{executable: executable, host: maps.Clone(host), now: now}
+}
+
+var _ providers.Provider = (*Provider)(nil)
+
+// Info says what this target can enforce: nothing.
+func (*Provider) Info() providers.Info {
+	return providers.Info{
+		Kind:           Kind,
+		Isolation:      "none: commands and agents run on this host with your permissions",
+		Direct:         true,
+		ReadOnlyReason: "on this host nothing keeps an agent from writing: it has your permissions",
+		SkillsReason:   "skills would have to be written into your own agent configuration, which every other program of yours reads too",
+	}
+}
+
+// Endpoint names this machine and its platform.
+func (*Provider) Endpoint(context.Context, providers.Definition) (string, error) {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	for _, f := range []string{"/etc/machine-id", "/var/lib/dbus/machine-id"} {
+		if b, err := files.Read(f); err == nil {
+			if id := strings.TrimSpace(string(b)); id != "" {
+				return platform + " machine " + id, nil
+			}
+		}
+	}
+	// Containers and minimal systems have no machine id. The name is weaker: machines of one name cannot be told apart.
+	if b, err := files.Read("/proc/sys/kernel/hostname"); err == nil {
+		return platform + " host " + strings.TrimSpace(string(b)), nil
+	}
+	return platform + " host unknown", nil
+}
+
+// Ready names what is missing on this host.
+func (p *Provider) Ready(_ context.Context, def providers.Definition, _ providers.Need) []failure.Condition {
+	var out []failure.Condition
+	say := func(id, format string, args ...any) {
+		out = append(out, failure.Condition{ID: "local." + id, Message: fmt.Sprintf(format, args...)})
+	}
+	if err := process.Supported(); err != nil {
+		say("platform", "this is %s: %v; use a target in a container", runtime.GOOS, err)
+		return out
+	}
+	if _, err := process.Find("bash", p.host["PATH"], "/"); err != nil {
+		say("bash", "bash is not in PATH (%s): install it, or put its directory there", p.host["PATH"])
+	}
+	var c config
+	if err := json.Unmarshal(def.Options, &c); len(def.Options) > 0 && err == nil {
+		for _, name := range c.Env.Missing(p.host) {
+			say("env", "the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID)
+		}
+	}
+	return out
+}
+
+// spec is what an intent says of a session. It holds no values of variables: these come with the definition.
+type spec struct {
+	Dir       string `json:"dir"`
+	Workspace string `json:"workspace"`
+	Mark      string `json:"mark"`
+}
+
+// Spec describes a session's directory.
+func (p *Provider) Spec(_ providers.Definition, s providers.SessionSpec) (json.RawMessage, error) {
+	if s.ReadOnly {
+		return nil, failure.New(failure.Unsupported, "read-only access is refused on %s targets: %s", Kind, p.Info().ReadOnlyReason)
+	}
+	return json.Marshal(spec{Dir: s.Dir, Workspace: s.Workspace, Mark: s.Mark})
+}
+
+// Enter opens a session that is there. SessionLost where its directory is gone, is not its own, or belongs to another machine.
+func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers.Definition) (providers.Sandbox, error) {
+	o := p.Observe(ctx, in)
+	if o.Presence != providers.Present {
+		why := o.Presence.String()
+		if o.Err != nil {
+			why = o.Err.Error()
+		}
+		return nil, failure.New(failure.SessionLost, "the session cannot be entered: its directory is %s", why).
+			WithHint("the workspace is still usable: open a new session")
+	}
+	var s spec
+	if err := json.Unmarshal(in.Spec, &s); err != nil {
+		return nil, err
+	}
+	var c config
+	if len(def.Options) > 0 {
+		if err := json.Unmarshal(def.Options, &c); err != nil {
+			return nil, err
+		}
+	}
+	own, err := c.Env.Resolve(p.host)
+	if err != nil {
+		return nil, err
+	}
+	return &sandbox{
+		spec: s, launcher: p.launcher(),
+		env: slices.Concat(allowed(p.host), own, []string{supervise.MarkVariable + "=" + s.Mark}),
+	}, nil
+}
+
+func (p *Provider) launcher() supervise.LocalLauncher {
+	return supervise.LocalLauncher{Executable: p.executable, Now: p.now, Env: crashEnvironment(p.host)}
+}
+
+// crashEnvironment lets tests kill supervisors at their crash points; ordinary builds have none.
+func crashEnvironment(host map[string]string) []string {
+	var out []string
+	for name, v := range host {
+		if strings.HasPrefix(name, "LAUFWERK_CRASH") {
+			out = append(out, name+"="+v)
+		}
+	}
+	return out
+}
+
+// sandbox is an entered session.
+type sandbox struct {
+	spec     spec
+	launcher supervise.LocalLauncher
+	env      []string
+}
+
+func (s *sandbox) Launcher() supervise.Launcher { return s.launcher }
+func (s *sandbox) Workdir() string              { return s.spec.Workspace }
+func (s *sandbox) Home() string                 { return filepath.Join(s.spec.Dir, homeName) }
+func (s *sandbox) BaseEnv() []string            { return slices.Clone(s.env) }
+
+func (s *sandbox) Fence(ctx context.Context) supervise.Fenced {
+	return fence(ctx, s.launcher, s.spec.Dir)
+}
