@@ -18,6 +18,7 @@ type Event struct {
 	Op   string          `json:"op,omitempty"`
 	Text string          `json:"text,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
+	Upto int64           `json:"upto,omitempty"` // "agent", "output": bytes of the operation's stdout that this and earlier lines tell
 }
 
 // EventsPath is the event log, newline-delimited JSON.

@@ -24,6 +24,7 @@ const (
 	Started   Type = "started"   // an effect may happen from here on; again for every further attempt
 	Cut       Type = "cut"       // what an attempt ran was ended before it finished
 	Completed Type = "completed" // the operation's value or failure, as the workflow sees it
+	Reopened  Type = "reopened"  // a completion that nobody caught is taken back: the operation is tried again
 	Resumed   Type = "resumed"   // another worker took over
 	End       Type = "end"       // the run is over
 )

@@ -104,12 +104,26 @@ func Program() string {
 	return strings.TrimSuffix(p, " (deleted)")
 }
 
-// Signals delivers SIGINT, SIGTERM and SIGHUP until ctx ends.
-func Signals(ctx context.Context) <-chan os.Signal {
-	ch := make(chan os.Signal, 4)
-	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, func() { signal.Stop(ch) })
-	return ch
+// Signals delivers SIGINT, SIGTERM and SIGHUP until ctx ends, and is closed then.
+func Signals(ctx context.Context) <-chan syscall.Signal {
+	in := make(chan os.Signal, 8)
+	out := make(chan syscall.Signal, 8)
+	signal.Notify(in, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		defer close(out)
+		defer signal.Stop(in)
+		for {
+			select {
+			case s := <-in:
+				if sig, ok := s.(syscall.Signal); ok {
+					out <- sig
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
 }
 
 // SetDeterministic prepares a process that evaluates user code: the engine caches the time zone at its first use.

@@ -1,0 +1,380 @@
+// Package session is where harness, provider, workspace and claim meet: one agent conversation in one sandbox over one
+// workspace. It opens, asks, runs commands, closes, fences, and after a kill re-attaches to what goes on under a supervisor.
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/providers"
+)
+
+// Why an operation's context ended. The cause decides what becomes of the processes.
+var (
+	// ErrCancelled: the branch or the run was cancelled. What runs is fenced, and the operation completes as cancelled.
+	ErrCancelled = errors.New("cancelled")
+	// ErrInterrupted: a person stopped the worker. The agent program is asked to stop in its own way; the operation stays open.
+	ErrInterrupted = errors.New("interrupted")
+	// ErrDetached: the worker leaves and what runs goes on under its supervisor; the operation stays open.
+	ErrDetached = errors.New("detached")
+)
+
+// Operation is an operation's place in the journal.
+type Operation interface {
+	// Attempts is how often it was started, and what the last start left for whoever comes after.
+	Attempts() (n int, data json.RawMessage)
+	// Start makes the intent of one more attempt durable.
+	Start(data any) error
+	// Cut records that an attempt was ended before it finished.
+	Cut(reason string) error
+	// Name is its identity within the run.
+	Name() string
+	// Event tells those who follow; the operation and the time are filled in.
+	Event(ev journal.Event)
+}
+
+// Access of a session to its workspace.
+const (
+	ReadWrite = "read-write"
+	ReadOnly  = "read-only"
+)
+
+// Agent is an agent as `.agent()` described it: validated and normalised.
+type Agent struct {
+	ID             string          `json:"id"`
+	Target         Target          `json:"target"`
+	Harness        Program         `json:"harness"`
+	Instructions   string          `json:"instructions,omitempty"`
+	PermissionMode string          `json:"permissionMode,omitempty"`
+	Skills         json.RawMessage `json:"skills,omitempty"`
+	ActiveTools    []string        `json:"activeTools,omitempty"`
+}
+
+// Target names a target and its definition.
+type Target struct {
+	Kind        string `json:"kind"`
+	ID          string `json:"id"`
+	Fingerprint string `json:"fingerprint"`
+}
+
+// Program is a harness with its options.
+type Program struct {
+	Program string          `json:"program"`
+	Options json.RawMessage `json:"options"`
+}
+
+// Workspace is what a session needs to know of one.
+type Workspace struct {
+	ID     string
+	Dir    string // on the host
+	Target Target
+	Direct bool
+}
+
+// Config is what a Manager needs.
+type Config struct {
+	Run        string
+	RunDir     string
+	Project    string
+	Driver     *claims.Driver
+	Targets    map[string]providers.Definition // the registered ones, by id
+	Provider   func(kind string) (providers.Provider, bool)
+	Harness    func(program string) (harness.Harness, bool)
+	Workspace  func(id string) (Workspace, bool)
+	HostEnv    func(name string) (string, bool) // the worker's environment, for fromHost
+	Now        func() time.Time
+	EventsFrom func(op string) int64 // bytes of the last attempt's stdout that the event log tells already
+}
+
+// Manager keeps the sessions of one run.
+type Manager struct {
+	Config
+	opening  sync.Mutex // excludes opening a session and freezing a workspace
+	mu       sync.Mutex
+	sessions map[string]*state
+}
+
+// state is one session. Its mutex makes operations wait for each other: a session does one at a time.
+type state struct {
+	mu           sync.Mutex
+	key          string
+	agent        Agent
+	workspace    Workspace
+	access       string
+	claim        string
+	conversation string
+	closed       bool
+	lost         error // it can only be closed
+}
+
+// Opened is what the engine remembers of an open session.
+type Opened struct {
+	Key       string `json:"key"`
+	Agent     Agent  `json:"agent"`
+	Workspace string `json:"workspace"`
+	Access    string `json:"access"`
+	Claim     string `json:"claim"`
+}
+
+// NewManager makes the manager of a run.
+func NewManager(c Config) *Manager { return &Manager{Config: c, sessions: map[string]*state{}} }
+
+// OpenArgs are the arguments of session.open.
+type OpenArgs struct {
+	Agent     Agent  `json:"agent"`
+	Workspace string `json:"workspace"`
+	Access    string `json:"access"`
+}
+
+// Open takes the hold on the workspace. Nothing is allocated before the first operation that needs it.
+func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, error) {
+	if a.Access == "" {
+		a.Access = ReadWrite
+	}
+	ws, ok := m.Workspace(a.Workspace)
+	if !ok {
+		return Opened{}, failure.New(failure.WorkspaceLost, "the workspace %s is not one of this run", a.Workspace)
+	}
+	if a.Agent.Target != ws.Target {
+		return Opened{}, failure.New(failure.Usage, "Session.open %q: the agent belongs to the target %q (%s) and the workspace to %q (%s)",
+			key, a.Agent.Target.ID, a.Agent.Target.Kind, ws.Target.ID, ws.Target.Kind).
+			WithHint("make the agent with the target that the workspace was opened with")
+	}
+	def, p, err := m.target(a.Agent.Target)
+	if err != nil {
+		return Opened{}, err
+	}
+	info := p.Info()
+	if a.Access == ReadOnly && !info.ReadOnly {
+		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: read-only access is refused on %s: %s", key, info.Kind, info.ReadOnlyReason)
+	}
+	if _, ok := m.Harness(a.Agent.Harness.Program); !ok {
+		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: the agent program %q is not part of this build", key, a.Agent.Harness.Program)
+	}
+	if missing := p.Ready(ctx, def, providers.Need{Program: a.Agent.Harness.Program}); len(missing) > 0 {
+		return Opened{}, notReady(def, missing)
+	}
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	claim := claims.ID(m.Run, "session:"+key)
+	if !ws.Direct {
+		mode := claims.Exclusive
+		if a.Access == ReadOnly {
+			mode = claims.Shared
+		}
+		err := m.Driver.TakeHold(ctx, claims.HoldRequest{
+			Key: "workspace/" + ws.ID, Mode: mode, Holder: claim, Run: m.Run, What: "session " + key, Busy: failure.WorkspaceBusy,
+		})
+		if err != nil {
+			return Opened{}, err
+		}
+	}
+	o := Opened{Key: key, Agent: a.Agent, Workspace: ws.ID, Access: a.Access, Claim: claim}
+	m.remember(o, ws)
+	return o, nil
+}
+
+func notReady(def providers.Definition, missing []failure.Condition) error {
+	e := failure.New(failure.NotReady, "the target %q is not ready: %s", def.ID, missing[0].Message)
+	e.Conditions = missing
+	return e.WithHint("mend that, then `laufwerk resume RUN`")
+}
+
+func (m *Manager) target(t Target) (providers.Definition, providers.Provider, error) {
+	def, ok := m.Targets[t.ID]
+	if !ok || def.Kind != t.Kind {
+		return def, nil, failure.New(failure.ProjectInvalid, "the target %q is not registered", t.ID).
+			WithHint("add it to `executions` in laufwerk/laufwerk.config.ts")
+	}
+	if def.Fingerprint != t.Fingerprint {
+		return def, nil, failure.New(failure.DefinitionChanged, "the target %q is defined differently in the workflow and in the config", t.ID).
+			WithHint("import the target from the module that the config registers")
+	}
+	p, ok := m.Provider(t.Kind)
+	if !ok {
+		return def, nil, failure.New(failure.Unsupported, "the provider %q is not part of this build", t.Kind)
+	}
+	return def, p, nil
+}
+
+func (m *Manager) remember(o Opened, ws Workspace) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sessions[o.Key] = &state{key: o.Key, agent: o.Agent, workspace: ws, access: o.Access, claim: o.Claim}
+}
+
+// RecallOpen restores a session from the journal.
+func (m *Manager) RecallOpen(o Opened) error {
+	ws, ok := m.Workspace(o.Workspace)
+	if !ok {
+		return failure.New(failure.JournalInvalid, "the session %q is over the workspace %s, which the journal does not know", o.Key, o.Workspace)
+	}
+	m.remember(o, ws)
+	return nil
+}
+
+// RecallTurn restores the conversation.
+func (m *Manager) RecallTurn(key string, t Turned) {
+	if s := m.find(key); s != nil && t.Conversation != "" {
+		s.conversation = t.Conversation
+	}
+}
+
+// RecallClose restores that a session is closed.
+func (m *Manager) RecallClose(key string) {
+	if s := m.find(key); s != nil {
+		s.closed = true
+	}
+}
+
+// RecallLost restores that only closing is left.
+func (m *Manager) RecallLost(key string, err error) {
+	if s := m.find(key); s != nil {
+		s.lost = err
+	}
+}
+
+func (m *Manager) find(key string) *state {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessions[key]
+}
+
+func (m *Manager) usable(key string) (*state, error) {
+	s := m.find(key)
+	switch {
+	case s == nil:
+		return nil, failure.New(failure.Usage, "there is no session %q in this run", key)
+	case s.closed:
+		return nil, failure.New(failure.Usage, "the session %q is closed", key)
+	case s.lost != nil:
+		return nil, s.lost
+	}
+	return s, nil
+}
+
+// dir is the session's private folder.
+func (m *Manager) dir(claim string) string { return filepath.Join(m.RunDir, "sessions", claim) }
+
+// WithoutWriter runs fn while no session can write into the workspace: none is open with write access, and none is opened
+// meanwhile. Otherwise it fails with WorkspaceBusy and names the session.
+func (m *Manager) WithoutWriter(_ context.Context, workspace string, fn func() error) error {
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	m.mu.Lock()
+	for _, s := range m.sessions {
+		if s.workspace.ID == workspace && s.access == ReadWrite && !s.closed {
+			m.mu.Unlock()
+			return failure.New(failure.WorkspaceBusy, "the session %q can still write into the workspace", s.key).
+				WithField("holder", s.key).WithHint("close the session first: yield* session.close()")
+		}
+	}
+	m.mu.Unlock()
+	return fn()
+}
+
+// enter allocates the sandbox if that has not been done, and enters it.
+func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error) {
+	def, p, err := m.target(s.agent.Target)
+	if err != nil {
+		return nil, err
+	}
+	c, err := m.Driver.Get(ctx, s.claim)
+	if failure.Is(err, failure.NotFound) {
+		c, err = m.allocate(ctx, s, def, p)
+	} else if err == nil && c.State != claims.Allocated {
+		c, err = m.allocate(ctx, s, def, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if endpoint, err := p.Endpoint(ctx, def); err != nil {
+		return nil, err
+	} else if endpoint != c.Intent.Endpoint {
+		return nil, failure.New(failure.SessionLost, "the session %q was opened on %s, and this is %s", s.key, c.Intent.Endpoint, endpoint)
+	}
+	return p.Enter(ctx, c.Intent, def)
+}
+
+func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definition, p providers.Provider) (claims.Claim, error) {
+	if missing := p.Ready(ctx, def, providers.Need{Workspace: true, Program: s.agent.Harness.Program}); len(missing) > 0 {
+		return claims.Claim{}, notReady(def, missing)
+	}
+	endpoint, err := p.Endpoint(ctx, def)
+	if err != nil {
+		return claims.Claim{}, err
+	}
+	spec, err := p.Spec(def, providers.SessionSpec{
+		Key: s.key, Dir: m.dir(s.claim), Workspace: s.workspace.Dir, ReadOnly: s.access == ReadOnly, Mark: s.claim,
+	})
+	if err != nil {
+		return claims.Claim{}, err
+	}
+	return m.Driver.Allocate(ctx, claims.Request{
+		ID: s.claim, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint,
+		Run: m.Run, Operation: "session.open:" + s.key, Project: m.Project,
+		Intent: providers.Intent{Claim: s.claim, Name: "laufwerk-" + s.claim, Run: m.Run, Endpoint: endpoint, Spec: spec},
+	})
+}
+
+// Close ends everything that runs in the session and gives up what it holds; it returns when absence was observed. It acts
+// on the claim, also where nothing of the conversation is left. It may be called again.
+func (m *Manager) Close(ctx context.Context, key string) error {
+	s := m.find(key)
+	if s == nil {
+		return failure.New(failure.Usage, "there is no session %q in this run", key)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	_, err := m.Driver.Get(ctx, s.claim)
+	switch {
+	case failure.Is(err, failure.NotFound): // nothing was ever allocated
+	case err != nil:
+		return err
+	default:
+		if _, err := m.Driver.Release(ctx, s.claim); err != nil {
+			e := failure.New(failure.CloseFailed, "the session %q could not be closed: %v", key, err)
+			e.Err = nil
+			return e.WithHint("laufwerk cleanup %s", m.Run)
+		}
+	}
+	if err := m.Driver.DropHolds(ctx, s.claim); err != nil {
+		return err
+	}
+	s.closed = true
+	return nil
+}
+
+// CloseAll closes what is still open, and returns the first failure after having tried all.
+func (m *Manager) CloseAll(ctx context.Context) error {
+	var first error
+	for _, key := range m.open() {
+		if err := m.Close(ctx, key); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (m *Manager) open() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var keys []string
+	for k, s := range m.sessions {
+		if !s.closed {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,236 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// Grace is how long a program may take to stop in its own way.
+const Grace = 5 * time.Second
+
+// MaxOutput is how much of stdout, and of stderr, is kept, in bytes. What comes after is read, counted and dropped.
+const MaxOutput = 16 << 20
+
+// work is a command that an operation runs under a supervisor.
+type work struct {
+	spec   func(sb providers.Sandbox, continued bool) (supervise.Spec, error)
+	begin  func()                        // before the first byte of an attempt
+	stdout func(chunk []byte, untold int, upto int64) // the last untold bytes of chunk are new to the event log
+}
+
+// result is how it ended.
+type result struct {
+	exit       supervise.Exit
+	stdout     []byte
+	stderr     []byte
+	stderrTail string
+	attempts   int
+}
+
+func (r result) millis() int64 {
+	if r.exit.EndedAt.IsZero() {
+		return 0
+	}
+	return r.exit.EndedAt.Sub(r.exit.StartedAt).Milliseconds()
+}
+
+// place is what an attempt leaves for whoever comes after: the folder of its records, relative to the session's.
+type place struct {
+	Claim string `json:"claim"`
+	Dir   string `json:"dir"`
+	Name  string `json:"name"`
+}
+
+// supervised runs work until there is an exit record, in as few attempts as can be: an attempt that still runs is joined,
+// one that has ended is taken as it ended, and only one that was certainly ended before its time is made again.
+func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work) (result, error) {
+	sb, err := m.enter(ctx, s)
+	if err != nil {
+		if failure.Is(err, failure.SessionLost) {
+			s.lost = err
+		}
+		return result{}, err
+	}
+	l := sb.Launcher()
+	attempts, data := op.Attempts()
+	r := result{attempts: attempts}
+	continued := false
+	if attempts > 0 {
+		var at place
+		if err := json.Unmarshal(data, &at); err != nil {
+			return r, failure.New(failure.JournalInvalid, "the journal does not say where attempt %d ran: %v", attempts, err)
+		}
+		dir := filepath.Join(m.dir(s.claim), at.Dir)
+		done, again, err := m.rejoin(ctx, s, op, l, dir, w, &r)
+		if err != nil || done {
+			return r, err
+		}
+		continued = again
+	}
+	name := opName(op)
+	for {
+		spec, err := w.spec(sb, continued)
+		if err != nil {
+			return r, err
+		}
+		spec.Mark, spec.Grace, spec.MaxOutput = supervise.Mark(s.claim, name), Grace, MaxOutput
+		at := place{Claim: s.claim, Name: name, Dir: opDir("", name, r.attempts+1)}
+		if err := op.Start(at); err != nil {
+			return r, err
+		}
+		r.attempts++
+		op.Event(journal.Event{Kind: "attempt"})
+		dir := filepath.Join(m.dir(s.claim), at.Dir)
+		crash.Point("session/before-launch")
+		if err := l.Launch(ctx, dir, spec); err != nil {
+			status, aerr := supervise.Abandon(dir)
+			if aerr != nil {
+				return r, aerr
+			}
+			if status == supervise.NotStarted {
+				if cause := context.Cause(ctx); cause != nil {
+					return r, cause
+				}
+				return r, failure.Wrap(err, failure.Failed, "start under a supervisor")
+			}
+		}
+		crash.Point("session/after-launch")
+		done, again, err := m.join(ctx, s, op, l, dir, w, &r, 0)
+		if err != nil || done {
+			return r, err
+		}
+		continued = again
+	}
+}
+
+// rejoin decides what became of an attempt that another worker started. again means: make one more attempt.
+func (m *Manager) rejoin(ctx context.Context, s *state, op Operation, l supervise.Launcher, dir string, w work, r *result) (done, again bool, err error) {
+	status, err := supervise.Abandon(dir)
+	if err != nil {
+		return false, false, err
+	}
+	switch status {
+	case supervise.NotStarted:
+		return false, false, nil
+	case supervise.Running:
+		op.Event(journal.Event{Kind: "notice", Text: "re-attached to the attempt that an earlier worker started"})
+	}
+	return m.join(ctx, s, op, l, dir, w, r, m.EventsFrom(op.Name()))
+}
+
+// join waits for the end of an attempt that was started.
+func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.Launcher, dir string, w work, r *result, told int64) (done, again bool, err error) {
+	if w.begin != nil {
+		w.begin()
+	}
+	p := supervise.Attach(l, dir)
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), ErrInterrupted) {
+			_ = l.Interrupt(context.WithoutCancel(ctx), dir)
+		}
+	})
+	defer stop()
+	wait := ctx
+	if cause := context.Cause(ctx); cause == nil || !errors.Is(cause, ErrDetached) {
+		// An interrupted program is waited for: its end tells how to go on.
+		var cancel context.CancelFunc
+		wait, cancel = untilDetached(ctx)
+		defer cancel()
+	}
+	err = p.Follow(wait, supervise.Offsets{}, func(stream int, chunk []byte, offset int64) {
+		if stream == supervise.Stdout && w.stdout != nil {
+			upto := offset + int64(len(chunk))
+			w.stdout(chunk, int(max(0, min(int64(len(chunk)), upto-told))), upto)
+		}
+	})
+	cause := context.Cause(ctx)
+	switch {
+	case cause != nil && errors.Is(cause, ErrCancelled):
+		f := l.Fence(context.WithoutCancel(ctx), dir)
+		if !f.Sure {
+			return false, false, m.unsure(s, f)
+		}
+		_ = op.Cut("cancelled; fenced by " + f.How)
+		return false, false, failure.New(failure.Cancelled, "cancelled while it ran; what it ran was ended")
+	case cause != nil && errors.Is(cause, ErrDetached):
+		return false, false, ErrDetached
+	}
+	var exit supervise.Exit
+	if err == nil {
+		exit, err = p.Wait(wait)
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ErrCancelled) {
+		// Whatever the program did with the request, the operation stays open: the next worker reads how it ended.
+		return false, false, cause
+	}
+	if err == nil && exit.Interrupted && !exit.TimedOut {
+		f := l.Fence(ctx, dir)
+		if !f.Sure {
+			return false, false, m.unsure(s, f)
+		}
+		return false, true, op.Cut("interrupted; fenced by " + f.How)
+	}
+	if failure.Is(err, failure.OutcomeUnknown) { // the supervisor is gone without an exit record
+		f := l.Fence(ctx, dir)
+		if !f.Sure {
+			return false, false, m.unsure(s, f)
+		}
+		op.Event(journal.Event{Kind: "notice", Text: "the supervisor was ended from outside; what it ran was fenced by " + f.How + " and is made again"})
+		return false, true, op.Cut("the supervisor was killed; fenced by " + f.How)
+	}
+	if err != nil {
+		return false, false, err
+	}
+	r.exit = exit
+	if r.stdout, _, err = p.Output(supervise.Stdout); err != nil {
+		return false, false, err
+	}
+	if r.stderr, _, err = p.Output(supervise.Stderr); err != nil {
+		return false, false, err
+	}
+	r.stderrTail = tail(r.stderr, 4096)
+	return true, false, nil
+}
+
+// untilDetached is a context that outlives an interruption, but neither a cancellation nor the worker's leaving.
+func untilDetached(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if !errors.Is(context.Cause(ctx), ErrInterrupted) {
+			cancel(context.Cause(ctx))
+			return
+		}
+		time.AfterFunc(Grace+2*time.Second, func() { cancel(ErrInterrupted) })
+	})
+	return out, func() { stop(); cancel(nil) }
+}
+
+func (m *Manager) unsure(s *state, f supervise.Fenced) error {
+	s.lost = failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of the session %q runs any more: %s", s.key, f.Why).
+		WithHint("close the session; `laufwerk claims list` shows what is known, `laufwerk claims abandon CLAIM --reason …` gives it up")
+	return s.lost
+}
+
+// opName is the folder name of an operation's records: short, and the same in every worker.
+func opName(op Operation) string {
+	sum := sha256.Sum256([]byte(op.Name()))
+	return hex.EncodeToString(sum[:6])
+}
+
+func tail(b []byte, n int) string {
+	if len(b) > n {
+		b = b[len(b)-n:]
+	}
+	return string(b)
+}
