@@ -81,7 +81,7 @@ type Bundle struct {
 type File struct {
 	Path    string `json:"path"`              // absolute, or relative to the project root
 	Kind    string `json:"kind,omitempty"`    // request: "read" or "stat"; answer: "file", "dir", "none" or "refused"
-	Real    string `json:"real,omitempty"`    // where the path really leads, absolute
+	Real    string `json:"real,omitempty"`    // where the path really leads, relative to the project root
 	Content []byte `json:"content,omitempty"` // base64 in JSON
 	Reason  string `json:"reason,omitempty"`  // of a refusal, a sentence
 }

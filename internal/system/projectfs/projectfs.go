@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -144,6 +145,7 @@ func (f *FS) Names(path string) []string {
 	for _, e := range es {
 		names = append(names, e.Name())
 	}
+	slices.Sort(names)
 	return names
 }
 

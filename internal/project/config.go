@@ -1,0 +1,127 @@
+package project
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/suggest"
+)
+
+// name is what a projectId, a target's id and a workflow's folder may be: they stand in labels, paths and commands.
+var name = regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`)
+
+const nameRule = "1 to 63 letters, digits, '.', '_' or '-'"
+
+type config struct {
+	projectID   string
+	targets     []providers.Definition
+	concurrency int
+}
+
+// parse reads a config's JSON form. Its failures name the option's path first, what was expected and what came.
+func parse(value json.RawMessage) (config, error) {
+	var c config
+	fields, ok := object(value)
+	if !ok {
+		return c, wrong("", "the config is not an object: expected the value of defineConfig, got %s", shown(value))
+	}
+	known := []string{"projectId", "executions", "concurrency"}
+	for _, k := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(known, k) {
+			return c, wrong(k, "defineConfig has no such option%s", didYouMean(k, known))
+		}
+	}
+	raw, ok := fields["projectId"]
+	if !ok {
+		return c, wrong("projectId", "defineConfig needs this option: %s", nameRule)
+	}
+	if json.Unmarshal(raw, &c.projectID) != nil || !name.MatchString(c.projectID) || strings.Trim(c.projectID, ".") == "" {
+		return c, wrong("projectId", "expected %s, got %s", nameRule, shown(raw))
+	}
+	if raw, ok := fields["concurrency"]; ok {
+		if json.Unmarshal(raw, &c.concurrency) != nil || c.concurrency < 1 || c.concurrency > 1_000_000 {
+			return c, wrong("concurrency", "expected a whole number of live runs, at least 1, got %s", shown(raw))
+		}
+	}
+	var err error
+	c.targets, err = parseExecutions(fields["executions"])
+	return c, err
+}
+
+func parseExecutions(raw json.RawMessage) ([]providers.Definition, error) {
+	if len(raw) == 0 {
+		return nil, wrong("executions", "defineConfig needs this option: an array of execution targets")
+	}
+	var list []json.RawMessage
+	if string(raw) == "null" || json.Unmarshal(raw, &list) != nil {
+		return nil, wrong("executions", "expected an array of execution targets, got %s", shown(raw))
+	}
+	seen := map[string]int{}
+	targets := make([]providers.Definition, 0, len(list))
+	for i, element := range list {
+		at := fmt.Sprintf("executions[%d]", i)
+		var target struct {
+			Sandbox json.RawMessage `json:"sandbox"`
+		}
+		d := providers.Definition{}
+		if json.Unmarshal(element, &target) != nil || json.Unmarshal(target.Sandbox, &d) != nil || d.Kind == "" || d.ID == "" || d.Fingerprint == "" {
+			return nil, wrong(at, "expected an execution target that a constructor such as createLocalExecution made, got %s", shown(element))
+		}
+		if first, ok := seen[d.ID]; ok {
+			return nil, wrong(at, "executions[%d] has the id %q already: give one an `id`, as in createLocalExecution({ id: %q })", first, d.ID, d.ID+"-2")
+		}
+		seen[d.ID] = i
+		targets = append(targets, d)
+	}
+	return targets, nil
+}
+
+func wrong(path, format string, args ...any) error {
+	message := fmt.Sprintf(format, args...)
+	if path == "" {
+		return failure.New(failure.Usage, "%s", message)
+	}
+	return failure.New(failure.Usage, "%s: %s", path, message).WithPaths(path)
+}
+
+func didYouMean(word string, known []string) string {
+	if near := suggest.Closest(word, known); near != "" {
+		return fmt.Sprintf("; did you mean `%s`?", near)
+	}
+	return fmt.Sprintf("; there are `%s`", strings.Join(known, "`, `"))
+}
+
+func object(raw json.RawMessage) (map[string]json.RawMessage, bool) {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(raw, &m) != nil || m == nil {
+		return nil, false
+	}
+	return m, true
+}
+
+// shown is a value as people read it in an error.
+func shown(raw json.RawMessage) string {
+	s := string(raw)
+	switch {
+	case s == "":
+		return "nothing"
+	case s[0] == '{':
+		return "an object"
+	case s[0] == '[':
+		return "an array"
+	case len(s) > 80:
+		cut := 80
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		return s[:cut] + "…"
+	}
+	return s
+}

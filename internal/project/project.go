@@ -1,0 +1,138 @@
+// Package project finds and loads a project: a directory with laufwerk/laufwerk.config.ts, its targets, its workflows.
+package project
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/script"
+	"github.com/laufwerk/laufwerk/internal/system/projectfs"
+)
+
+// Files of a project, relative to its root.
+const (
+	Dir       = "laufwerk"
+	Config    = "laufwerk/laufwerk.config.ts"
+	workflows = "laufwerk/workflows"
+)
+
+// Project is a loaded project.
+type Project struct {
+	Root        string                 // absolute, links resolved
+	ID          string                 // projectId
+	Scope       string                 // of labels, run keys, listings and admission: one value for each id and root
+	Targets     []providers.Definition // in the order of the config
+	Concurrency int                    // live runs at once; 0 is unlimited
+	Bundle      string                 // digest of the config's bundle
+
+	runner *script.Runner
+}
+
+// Find is the root of the project that explicit (a directory, relative to dir) names, or else the nearest one from dir
+// upwards. Roots that somebody else owns or can write are refused, and so is one inside home ($LAUFWERK_HOME; "" checks
+// nothing): code from there would run as this user.
+func Find(dir, explicit, home string) (string, error) {
+	if explicit != "" {
+		if !filepath.IsAbs(explicit) {
+			explicit = filepath.Join(dir, explicit)
+		}
+		root := projectfs.Real(explicit)
+		if !projectfs.IsFile(filepath.Join(root, Config)) {
+			return "", failure.New(failure.ProjectNotFound, "%s is not a project: there is no %s in it", explicit, Config).
+				WithHint("cd %s && laufwerk init --execution local", quoted(explicit))
+		}
+		return root, trusted(root, home)
+	}
+	for at := projectfs.Real(dir); ; at = filepath.Dir(at) {
+		if projectfs.IsFile(filepath.Join(at, Config)) {
+			return at, trusted(at, home)
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+	}
+	return "", failure.New(failure.ProjectNotFound, "there is no project here: neither %s nor a directory above it has a %s", dir, Config).
+		WithHint("laufwerk init --execution local")
+}
+
+func trusted(root, home string) error {
+	if home != "" {
+		if rel, err := filepath.Rel(projectfs.Real(home), root); err == nil && filepath.IsLocal(rel) {
+			return failure.New(failure.ProjectInvalid, "the project %s is inside laufwerk's own state (%s): what is there was written by runs", root, home).
+				WithHint("use the project that the run came from")
+		}
+	}
+	return check(root, "", Dir, Config)
+}
+
+// check refuses paths, relative to root, that somebody else owns or can write.
+func check(root string, paths ...string) error {
+	for _, p := range paths {
+		at := filepath.Join(root, filepath.FromSlash(p))
+		if why := projectfs.Untrusted(at); why != "" {
+			return failure.New(failure.ProjectInvalid, "%s is refused, since its code would run as you: %s", at, why).
+				WithPaths(at).WithHint("ls -ld %s; chmod go-w or chown what is yours", quoted(at))
+		}
+	}
+	return nil
+}
+
+// Load evaluates the config of the project at root, as Find returned it.
+func Load(ctx context.Context, runner *script.Runner, root string) (*Project, error) {
+	if !projectfs.IsFile(filepath.Join(root, Config)) {
+		return nil, failure.New(failure.ProjectNotFound, "%s is not a project any more: there is no %s in it", root, Config).WithPaths(root)
+	}
+	if err := check(root, "", Dir, Config); err != nil {
+		return nil, err
+	}
+	value, bundle, err := runner.Evaluate(ctx, root, Config, script.EvalOptions{})
+	if err != nil {
+		return nil, err
+	}
+	c, err := parse(value)
+	if err != nil {
+		return nil, configError(err)
+	}
+	sum := sha256.Sum256([]byte(c.projectID + "\x00" + root))
+	return &Project{
+		Root: root, ID: c.projectID, Scope: hex.EncodeToString(sum[:8]), Targets: c.targets, Concurrency: c.concurrency,
+		Bundle: bundle.Digest, runner: runner,
+	}, nil
+}
+
+// configError gives a failure of the rules the config's name: defineConfig was not called, or its value was changed after it.
+func configError(err error) error {
+	f := failure.As(err)
+	if f == nil {
+		return failure.Wrap(err, failure.ProjectInvalid, "%s", Config)
+	}
+	out := failure.New(failure.ProjectInvalid, "%s: %s", Config, f.Message).WithPaths(Config)
+	out.Hint = f.Hint
+	if len(f.Paths) > 0 {
+		out.WithField("option", f.Paths[0])
+	}
+	return out
+}
+
+// Validate is the one set of rules for defineConfig, in the form that script.Validator describes.
+func Validate(value json.RawMessage) (json.RawMessage, error) {
+	if _, err := parse(value); err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+func quoted(path string) string {
+	if path != "" && !strings.ContainsFunc(path, func(r rune) bool {
+		return !strings.ContainsRune("/._-+,:@%=", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}

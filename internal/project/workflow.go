@@ -1,0 +1,90 @@
+package project
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/script"
+	"github.com/laufwerk/laufwerk/internal/suggest"
+	"github.com/laufwerk/laufwerk/internal/system/projectfs"
+)
+
+// Workflow is a workflow as its module describes it, ready to be started.
+type Workflow struct {
+	Name   string
+	Input  json.RawMessage // JSON Schema; nil where there is none
+	Output json.RawMessage // JSON Schema; nil where there is none
+	Bundle protocol.Bundle // what a run of it is pinned to
+	File   string          // relative to the project's root
+}
+
+// Workflows are the names of a project's workflows, sorted: the folders of laufwerk/workflows that have a workflow.ts.
+func Workflows(root string) ([]string, error) {
+	fs, err := projectfs.Open(root)
+	if err != nil {
+		return nil, failure.Wrap(err, failure.ProjectInvalid, "open the project %s", root)
+	}
+	defer fs.Close()
+	var names []string
+	for _, n := range fs.Names(workflows) {
+		if kind, _, _ := fs.Stat(fileOf(n)); name.MatchString(n) && kind != projectfs.None {
+			names = append(names, n)
+		}
+	}
+	return names, nil
+}
+
+func fileOf(workflow string) string { return path.Join(workflows, workflow, "workflow.ts") }
+
+// Workflow bundles and describes the workflow of a name.
+func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error) {
+	names, err := Workflows(p.Root)
+	if err != nil {
+		return nil, err
+	}
+	found := false
+	for _, n := range names {
+		found = found || n == wanted
+	}
+	if !found {
+		return nil, unknown(wanted, names)
+	}
+	file := fileOf(wanted)
+	if err := check(p.Root, workflows, path.Dir(file), file); err != nil {
+		return nil, err
+	}
+	value, bundle, err := p.runner.Evaluate(ctx, p.Root, file, script.EvalOptions{Export: "workflow"})
+	if err != nil {
+		return nil, err
+	}
+	var w struct {
+		Name   string          `json:"name"`
+		Input  json.RawMessage `json:"input"`
+		Output json.RawMessage `json:"output"`
+	}
+	if json.Unmarshal(value, &w) != nil || w.Name == "" {
+		return nil, failure.New(failure.ProjectInvalid, "%s: the export `workflow` is not a workflow: make it with defineWorkflow", file).WithPaths(file)
+	}
+	if w.Name != wanted {
+		return nil, failure.New(failure.ProjectInvalid, "%s: its `name` is %q, but its folder is %q: a workflow has the name of its folder", file, w.Name, wanted).
+			WithPaths(file).WithHint("write `name: %q` in %s", wanted, file)
+	}
+	return &Workflow{Name: w.Name, Input: w.Input, Output: w.Output, Bundle: bundle, File: file}, nil
+}
+
+func unknown(wanted string, names []string) error {
+	e := failure.New(failure.NotFound, "there is no workflow %q", wanted)
+	switch near := suggest.Closest(wanted, names); {
+	case len(names) == 0:
+		return e.WithHint("a workflow is a file %s; laufwerk init --example issue-to-fix writes one", fileOf("NAME"))
+	case near != "":
+		e.Message += fmt.Sprintf("; did you mean %q?", near)
+	}
+	e.Message += fmt.Sprintf(" The project has: %s", strings.Join(names, ", "))
+	return e.WithHint("laufwerk run %s", names[0])
+}
