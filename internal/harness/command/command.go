@@ -1,0 +1,153 @@
+// Package command drives any program as an agent.
+//
+// Protocol "text": the prompt on stdin and end of file; stdout is the reply; exit 0 is success.
+//
+// Protocol "json": one request line on stdin, {"prompt", "conversation"?, "output"?}, and answer lines on stdout:
+//
+//	{"type": "conversation", "id": UUID}   the conversation that a later request continues
+//	{"type": "message", "text": …}         the last one is the reply
+//	{"type": "usage", "inputTokens"?, "cachedInputTokens"?, "outputTokens"?, "reasoningOutputTokens"?}
+//	{"type": "done"} or {"type": "failed", "message": …}   exactly one, as the last line; the exit status fits it
+package command
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+
+	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/options"
+)
+
+// Program is the harness's name.
+const Program = "command"
+
+// The protocols.
+const (
+	Text = "text"
+	JSON = "json"
+)
+
+// Harness drives a program of the user's own.
+type Harness struct{ host map[string]string }
+
+// New makes the harness; host is the worker's environment, from which variables are taken that say so.
+func New(host map[string]string) *Harness { return &Harness{host: host} }
+
+var _ harness.Harness = (*Harness)(nil)
+
+// Program is the harness's name.
+func (*Harness) Program() string { return Program }
+
+// config is the normalised form of createCommand's options.
+type config struct {
+	Command  []string                `json:"command"`
+	Env      environment.Environment `json:"env,omitempty"`
+	Protocol string                  `json:"protocol"`
+}
+
+// Validate holds the rules of createCommand. Its own normalised form is valid and stays as it is.
+func (*Harness) Validate(given json.RawMessage) (json.RawMessage, error) {
+	fields, err := options.Fields("", given, "command", "env", "protocol")
+	if err != nil {
+		return nil, err
+	}
+	c := config{Protocol: Text}
+	const expected = "a list of strings, the program and its arguments"
+	if c.Command, err = options.Strings("command", fields["command"], expected); err != nil {
+		return nil, err
+	}
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		return nil, options.Invalid("command", "expected %s, got no program", expected)
+	}
+	for i, a := range c.Command {
+		if strings.ContainsRune(a, 0) {
+			return nil, options.Invalid(options.Index("command", i), "expected no NUL byte")
+		}
+	}
+	if c.Env, err = environment.Parse("env", fields["env"]); err != nil {
+		return nil, err
+	}
+	if raw := fields["protocol"]; !options.Absent(raw) {
+		if c.Protocol, err = options.OneOf("protocol", raw, Text, JSON); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(c)
+}
+
+// request is the line that a program with the JSON protocol reads.
+type request struct {
+	Prompt       string          `json:"prompt"`
+	Conversation string          `json:"conversation,omitempty"`
+	Output       json.RawMessage `json:"output,omitempty"`
+}
+
+// Turn says what to run. The program's own graceful stop is what a terminal sends it: SIGINT.
+func (h *Harness) Turn(t harness.Turn) (harness.Command, error) {
+	c, err := parse(t.Options)
+	if err != nil {
+		return harness.Command{}, err
+	}
+	env, err := c.Env.Resolve(h.host)
+	if err != nil {
+		return harness.Command{}, failure.Wrap(err, failure.NotReady, "start %s", c.Command[0])
+	}
+	cmd := harness.Command{Argv: c.Command, Env: env, Interrupt: syscall.SIGINT}
+	if c.Protocol == JSON {
+		if cmd.Stdin, err = json.Marshal(request{Prompt: prompt(t, false), Conversation: t.Conversation, Output: t.Schema}); err != nil {
+			return harness.Command{}, err
+		}
+		cmd.Stdin = append(cmd.Stdin, '\n')
+		return cmd, nil
+	}
+	cmd.Stdin = []byte(prompt(t, true))
+	return cmd, nil
+}
+
+func parse(raw json.RawMessage) (config, error) {
+	var c config
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return c, err
+	}
+	if len(c.Command) == 0 {
+		return c, failure.New(failure.Internal, "the options of the command harness are not normalised")
+	}
+	return c, nil
+}
+
+// prompt is what the program is asked, with everything that its protocol has no field for.
+func prompt(t harness.Turn, schema bool) string {
+	var parts []string
+	if t.Instructions != "" {
+		parts = append(parts, t.Instructions)
+	}
+	if t.Continued {
+		parts = append(parts, "Your last turn was cut off before it had ended. What you changed in the workspace is still there: look at it and go on.")
+	}
+	parts = append(parts, t.Prompt)
+	if schema && len(t.Schema) > 0 {
+		parts = append(parts, "Answer with one JSON value that fits this JSON Schema, and with nothing else:\n"+string(t.Schema))
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// Reader reads one turn. Options that Validate did not make are reported by the reader's End.
+func (*Harness) Reader(t harness.Turn) harness.Reader {
+	c, err := parse(t.Options)
+	switch {
+	case err != nil:
+		return broken{err}
+	case c.Protocol == JSON:
+		return &lines{program: c.Command[0], conversation: t.Conversation}
+	default:
+		return &text{program: c.Command[0]}
+	}
+}
+
+type broken struct{ err error }
+
+func (broken) Feed([]byte) []harness.Event              { return nil }
+func (b broken) End(int, string) (harness.Reply, error) { return harness.Reply{}, b.err }

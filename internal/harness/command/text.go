@@ -1,0 +1,69 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+)
+
+// maxReply bounds what is kept of a turn's stdout, in bytes; the supervisor keeps no more either.
+const maxReply = 16 << 20
+
+// text takes all of stdout as the reply.
+type text struct {
+	program string
+	out     strings.Builder
+	lost    int64
+}
+
+func (r *text) Feed(chunk []byte) []harness.Event {
+	keep := min(len(chunk), maxReply-r.out.Len())
+	r.out.Write(chunk[:keep])
+	r.lost += int64(len(chunk) - keep)
+	return nil
+}
+
+// End gives stdout without its last line ends, as a shell's command substitution does. A program that says nothing and
+// exits with 0 has replied with nothing. Invalid UTF-8 becomes U+FFFD.
+func (r *text) End(exitCode int, stderrTail string) (harness.Reply, error) {
+	if exitCode != 0 {
+		return harness.Reply{}, failed(exitCode, "%s exited with status %d%s", r.program, exitCode, said(stderrTail, r.out.String()))
+	}
+	if r.lost > 0 {
+		return harness.Reply{}, failed(exitCode, "the reply of %s is longer than %d bytes", r.program, maxReply)
+	}
+	return harness.Reply{Text: strings.TrimRight(strings.ToValidUTF8(r.out.String(), "\uFFFD"), "\r\n")}, nil
+}
+
+func failed(exitCode int, format string, args ...any) error {
+	return failure.New(failure.AgentFailed, format, args...).WithField("exitCode", exitCode)
+}
+
+// said is the end of what a program wrote to stderr, or else to stdout.
+func said(stderr, stdout string) string {
+	for _, s := range []string{stderr, stdout} {
+		if s = strings.TrimSpace(s); s != "" {
+			return ": " + lastOf(s)
+		}
+	}
+	return " and said nothing"
+}
+
+// told is how much of a program's words is repeated in a message, in bytes.
+const told = 400
+
+func lastOf(s string) string {
+	if len(s) > told {
+		s = "…" + s[len(s)-told:]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+func quoted(b []byte) string {
+	if len(b) > told/2 {
+		return fmt.Sprintf("%q…", b[:told/2])
+	}
+	return fmt.Sprintf("%q", b)
+}
