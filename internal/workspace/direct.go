@@ -1,0 +1,28 @@
+package workspace
+
+import (
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// OpenDirect opens the source itself as the workspace: nothing is copied, listed or written back.
+func OpenDirect(source, state string) (Opened, error) {
+	path, err := canonical(source)
+	if err != nil {
+		return Opened{}, err
+	}
+	r, err := safefs.OpenRoot(path)
+	if err != nil {
+		return Opened{}, sourceError(path, err)
+	}
+	defer r.Close()
+	c := &copying{req: CopyRequest{State: state}, opened: Opened{Mode: ModeDirect, Source: path, Root: idOf(r), Tree: idOf(r)}}
+	if err := c.guardState(); err != nil {
+		return Opened{}, err
+	}
+	if c.state == idOf(r) {
+		return Opened{}, failure.New(failure.InputInvalid, "%s is laufwerk's own state", redact.Line(path))
+	}
+	return c.opened, nil
+}

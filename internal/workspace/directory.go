@@ -1,0 +1,436 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// The modes of a workspace.
+const (
+	ModeCopy   = "copy"
+	ModeDirect = "direct"
+)
+
+// What is in a workspace's directory. The identity is there from the first moment on, and goes last: it is what tells our
+// directory from a stranger's of the same name. `opened` is written when everything else is complete.
+const (
+	identityFile = "identity"
+	baseFile     = "base"
+	openedFile   = "opened"
+	treeDir      = "tree"
+)
+
+// Spec is what the Intent of a workspace says.
+type Spec struct {
+	Dir     string   `json:"dir"`    // $LAUFWERK_HOME/workspaces/<name>
+	Source  string   `json:"source"` // absolute
+	Include []string `json:"include,omitempty"`
+	Mode    string   `json:"mode"` // ModeCopy or ModeDirect
+}
+
+// TreePath is where the workspace's files are, for an opened workspace in dir.
+func TreePath(dir string, o Opened) string {
+	if o.Mode == ModeDirect {
+		return o.Source
+	}
+	return filepath.Join(dir, treeDir)
+}
+
+// LoadOpened reads what is known of the workspace in dir since it was opened, with its base. A workspace that was not
+// completed is fs.ErrNotExist.
+func LoadOpened(dir string) (Opened, error) {
+	var o Opened
+	if err := files.ReadJSON(filepath.Join(dir, openedFile), &o); err != nil {
+		return o, failure.Wrap(err, failure.StoreInvalid, "read what is known of the workspace %s", dir)
+	}
+	if o.Mode == ModeDirect {
+		return o, nil
+	}
+	var err error
+	o.Base, err = LoadManifest(filepath.Join(dir, baseFile))
+	return o, err
+}
+
+// Resources makes and ends the directories of workspaces. Everything is worked out from the intent.
+type Resources struct {
+	state    string
+	bounds   Bounds
+	now      func() time.Time
+	progress func(Progress)
+}
+
+var _ providers.Resources = (*Resources)(nil)
+
+// NewResources serves workspaces below a state directory ($LAUFWERK_HOME). Progress may be nil.
+func NewResources(state string, bounds Bounds, now func() time.Time, progress func(Progress)) *Resources {
+	return &Resources{state: state, bounds: bounds, now: now, progress: progress}
+}
+
+// identity is what our directory says about itself.
+type identity struct {
+	Claim string `json:"claim"`
+	Owner string `json:"owner"`
+	Name  string `json:"name"`
+}
+
+// place is an intent's directory, and its twin: where the directory is put together before, and taken apart after, so that
+// under its own name it always has its identity.
+type place struct {
+	spec   Spec
+	id     identity
+	parent *safefs.Root
+	name   string
+	twin   string
+}
+
+func (r *Resources) place(in providers.Intent) (*place, error) {
+	p := &place{id: identity{Claim: in.Claim, Owner: in.Owner, Name: in.Name}}
+	if err := json.Unmarshal(in.Spec, &p.spec); err != nil {
+		return nil, failure.Wrap(err, failure.Internal, "read the intent of a workspace")
+	}
+	p.name = filepath.Base(p.spec.Dir)
+	p.twin = "." + p.name + ".part"
+	if !filepath.IsAbs(p.spec.Dir) || !safefs.Valid(p.name) || strings.HasPrefix(p.name, ".") {
+		return nil, failure.New(failure.Internal, "the intent of a workspace names the directory %q", p.spec.Dir)
+	}
+	var err error
+	p.parent, err = safefs.OpenRoot(filepath.Dir(p.spec.Dir))
+	return p, err
+}
+
+// whose says what is at a name: our directory (Present), nothing (Absent) or something else (Foreign).
+func (p *place) whose(name string) (providers.Presence, error) {
+	info, err := p.parent.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return providers.Absent, nil
+	case err != nil:
+		return providers.Unseen, err
+	case info.Type != safefs.Dir || info.Mount:
+		return providers.Foreign, nil
+	}
+	b, _, err := p.parent.ReadFile(name+"/"+identityFile, 4096)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefs.ErrNotRegular), errors.Is(err, safefs.ErrLink):
+		return providers.Foreign, nil
+	case err != nil:
+		return providers.Unseen, err
+	}
+	var id identity
+	if json.Unmarshal(b, &id) != nil || id != p.id {
+		return providers.Foreign, nil
+	}
+	return providers.Present, nil
+}
+
+// whoseTwin is whose for the twin, which is ours as well while it holds nothing, or nothing but temporary files.
+func (p *place) whoseTwin() (providers.Presence, error) {
+	got, err := p.whose(p.twin)
+	if got != providers.Foreign || err != nil {
+		return got, err
+	}
+	ns, err := p.parent.ReadDir(p.twin)
+	if err != nil {
+		return providers.Foreign, nil //nolint:nilerr // not a directory of ours
+	}
+	for _, n := range ns {
+		if !strings.HasPrefix(n, ".tmp-") {
+			return providers.Foreign, nil
+		}
+	}
+	return providers.Present, nil
+}
+
+func (r *Resources) evidence(format string, args ...any) []providers.Evidence {
+	return []providers.Evidence{{At: r.now().UTC(), What: fmt.Sprintf(format, args...)}}
+}
+
+// Create makes the directory, copies the source into it, and records what it copied. What is half made after a failure is
+// removed again.
+func (r *Resources) Create(ctx context.Context, in providers.Intent) providers.Result {
+	parent := filepath.Dir(specDir(in))
+	if err := files.MkdirAll(parent); err != nil {
+		return providers.Result{Done: providers.No, Err: failure.Wrap(err, failure.HomeInvalid, "make %s", parent), Evidence: r.evidence("%s could not be made", parent)}
+	}
+	p, err := r.place(in)
+	if err != nil {
+		return providers.Result{Done: providers.No, Err: err, Evidence: r.evidence("nothing was made")}
+	}
+	defer p.parent.Close()
+	got, err := p.whose(p.name)
+	switch {
+	case err != nil:
+		return providers.Result{Err: err}
+	case got == providers.Foreign:
+		return r.foreign(p, p.name)
+	case got == providers.Absent:
+		if res, ok := r.claim(ctx, p); !ok {
+			return res
+		}
+	}
+	return r.fill(ctx, p)
+}
+
+func specDir(in providers.Intent) string {
+	var s Spec
+	_ = json.Unmarshal(in.Spec, &s)
+	return s.Dir
+}
+
+func (r *Resources) foreign(p *place, name string) providers.Result {
+	path := filepath.Join(p.parent.Path(), name)
+	return providers.Result{
+		Done:     providers.No,
+		Err:      failure.New(failure.AlreadyExists, "%s is there and is not ours: it was not touched", redact.Line(path)).WithPaths(path).WithHint("move %s away, then run the command again", redact.Line(path)),
+		Evidence: r.evidence("something that is not ours is at %s", path),
+	}
+}
+
+// claim puts the directory with its identity in place, in one step.
+func (r *Resources) claim(ctx context.Context, p *place) (providers.Result, bool) {
+	switch got, err := p.whoseTwin(); {
+	case err != nil:
+		return providers.Result{Err: err}, false
+	case got == providers.Foreign:
+		return r.foreign(p, p.twin), false
+	case got == providers.Present:
+		if refused, err := p.parent.RemoveAll(ctx, p.twin); err != nil || len(refused) > 0 {
+			return providers.Result{Err: errors.Join(err, refusedError(refused))}, false
+		}
+	}
+	fail := func(err error) (providers.Result, bool) {
+		return providers.Result{Err: failure.Wrap(err, failure.Failed, "make the workspace's directory %s", p.spec.Dir)}, false
+	}
+	crash.Point("workspace/before-make-directory")
+	if err := p.parent.Mkdir(p.twin, 0o700); err != nil {
+		return fail(err)
+	}
+	crash.Point("workspace/before-identity")
+	doc, err := json.Marshal(p.id)
+	if err != nil {
+		return fail(err)
+	}
+	if err := files.Write(filepath.Join(p.parent.Path(), p.twin, identityFile), doc); err != nil {
+		return fail(err)
+	}
+	crash.Point("workspace/after-identity")
+	err = p.parent.RenameNoReplace(p.twin, p.name)
+	if errors.Is(err, safefs.ErrNotSupported) {
+		if _, e := p.parent.Lstat(p.name); errors.Is(e, fs.ErrNotExist) {
+			err = p.parent.Rename(p.twin, p.name)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return r.foreign(p, p.name), false
+	}
+	if err == nil {
+		err = p.parent.SyncDir(".")
+	}
+	if err != nil {
+		return fail(err)
+	}
+	crash.Point("workspace/after-make-directory")
+	return providers.Result{}, true
+}
+
+// fill makes our directory complete: what a killed attempt left in it is removed first.
+func (r *Resources) fill(ctx context.Context, p *place) providers.Result {
+	if err := p.empty(ctx, p.name); err != nil {
+		return providers.Result{Err: failure.Wrap(err, failure.Failed, "remove a half-made workspace")}
+	}
+	var o Opened
+	var err error
+	if p.spec.Mode == ModeDirect {
+		o, err = OpenDirect(p.spec.Source, r.state)
+	} else {
+		o, err = Copy(ctx, CopyRequest{Source: p.spec.Source, Include: p.spec.Include, Dest: filepath.Join(p.spec.Dir, treeDir), State: r.state, Bounds: r.bounds, Progress: r.progress})
+		crash.Point("workspace/before-save-base")
+		if err == nil {
+			err = SaveManifest(filepath.Join(p.spec.Dir, baseFile), o.Base)
+		}
+	}
+	if err == nil {
+		crash.Point("workspace/before-opened")
+		err = files.WriteJSON(filepath.Join(p.spec.Dir, openedFile), o)
+	}
+	if err != nil {
+		return r.undo(p, err)
+	}
+	crash.Point("workspace/after-opened")
+	return providers.Result{Done: providers.Yes, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and a complete copy", p.spec.Dir)}
+}
+
+func resourceID(o Opened) string { return fmt.Sprintf("%d:%d", o.Tree.Dev, o.Tree.Ino) }
+
+// undo removes what a failed attempt made. It does not depend on the context, which may be what ended the attempt.
+func (r *Resources) undo(p *place, err error) providers.Result {
+	if e := p.destroy(context.Background()); e != nil {
+		return providers.Result{Err: errors.Join(err, e)}
+	}
+	return providers.Result{Done: providers.No, Err: err, Evidence: r.evidence("%s is absent again", p.spec.Dir)}
+}
+
+// empty removes everything in our directory but its identity.
+func (p *place) empty(ctx context.Context, name string) error {
+	ns, err := p.parent.ReadDir(name)
+	if err != nil {
+		return err
+	}
+	var refused []safefs.Refused
+	for _, n := range ns {
+		if n == identityFile {
+			continue
+		}
+		more, err := p.parent.RemoveAll(ctx, name+"/"+n)
+		if err != nil {
+			return err
+		}
+		refused = append(refused, more...)
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	return p.notRemoved(refused)
+}
+
+func (p *place) notRemoved(refused []safefs.Refused) error {
+	paths := make([]string, 0, len(refused))
+	var said []string
+	for i, x := range refused {
+		path := filepath.Join(p.parent.Path(), x.Path)
+		paths = append(paths, path)
+		if i < 10 {
+			said = append(said, redact.Line(path)+": "+x.Why)
+		}
+	}
+	if len(refused) > len(said) {
+		said = append(said, fmt.Sprintf("and %d more", len(refused)-len(said)))
+	}
+	return failure.New(failure.Retained, "%d paths of the workspace could not be removed: %s", len(refused), strings.Join(said, "; ")).
+		WithPaths(paths...).WithHint("unmount what is mounted there, remove as root what belongs to others (sudo rm -rf %s), then laufwerk cleanup", redact.Line(p.spec.Dir))
+}
+
+// destroy removes our directory: its contents, then, under the twin's name, its identity and itself.
+func (p *place) destroy(ctx context.Context) error {
+	if got, err := p.whose(p.name); err != nil {
+		return err
+	} else if got == providers.Present {
+		if err := p.empty(ctx, p.name); err != nil {
+			return err
+		}
+		crash.Point("workspace/before-remove-directory")
+		if got, err := p.whoseTwin(); err != nil || got == providers.Foreign {
+			return errors.Join(err, failure.New(failure.AlreadyExists, "%s is in the way", redact.Line(p.twin)))
+		} else if got == providers.Present {
+			if refused, err := p.parent.RemoveAll(ctx, p.twin); err != nil || len(refused) > 0 {
+				return errors.Join(err, refusedError(refused))
+			}
+		}
+		if err := p.parent.Rename(p.name, p.twin); err != nil {
+			return err
+		}
+		crash.Point("workspace/after-remove-rename")
+	}
+	got, err := p.whoseTwin()
+	if err != nil || got != providers.Present {
+		return err
+	}
+	refused, err := p.parent.RemoveAll(ctx, p.twin)
+	if err != nil {
+		return err
+	}
+	if len(refused) > 0 {
+		return p.notRemoved(refused)
+	}
+	crash.Point("workspace/after-remove-directory")
+	return p.parent.SyncDir(".")
+}
+
+// Resolve finds out how far a Create came, and finishes it: a complete workspace is kept, anything less is made anew.
+func (r *Resources) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+	p, err := r.place(in)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.Create(ctx, in)
+	}
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	got, err := p.whose(p.name)
+	_ = p.parent.Close()
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	if got == providers.Present {
+		if o, err := LoadOpened(p.spec.Dir); err == nil {
+			return providers.Result{Done: providers.Yes, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and a complete copy", p.spec.Dir)}
+		}
+	}
+	return r.Create(ctx, in)
+}
+
+// Observe looks whether the directory is there. A directory of our name without our identity is Foreign.
+func (r *Resources) Observe(_ context.Context, in providers.Intent) providers.Observation {
+	p, err := r.place(in)
+	if errors.Is(err, fs.ErrNotExist) {
+		return providers.Observation{Presence: providers.Absent, Evidence: r.evidence("%s does not exist", filepath.Dir(specDir(in)))}
+	}
+	if err != nil {
+		return providers.Observation{Err: err}
+	}
+	defer p.parent.Close()
+	got, err := p.whose(p.name)
+	if err == nil && got == providers.Absent {
+		if twin, e := p.whoseTwin(); e != nil || twin == providers.Present {
+			got, err = twin, e
+		}
+	}
+	if err != nil {
+		return providers.Observation{Err: err, Evidence: r.evidence("%s could not be looked at", p.spec.Dir)}
+	}
+	out := providers.Observation{Presence: got}
+	switch got {
+	case providers.Present:
+		out.Resource, out.Evidence = in.Resource, r.evidence("%s holds our identity", p.spec.Dir)
+	case providers.Absent:
+		out.Evidence = r.evidence("directory absent at %s", p.spec.Dir)
+	default:
+		out.Evidence = r.evidence("something that is not ours is at %s", p.spec.Dir)
+	}
+	return out
+}
+
+// Delete removes the directory and, of a copy, everything in it. What cannot be removed is named; our identity then stays,
+// so that it can be tried again. The source of a direct workspace is never touched.
+func (r *Resources) Delete(ctx context.Context, in providers.Intent) providers.Result {
+	p, err := r.place(in)
+	if errors.Is(err, fs.ErrNotExist) {
+		return providers.Result{Done: providers.Yes, Evidence: r.evidence("%s does not exist", filepath.Dir(specDir(in)))}
+	}
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	defer p.parent.Close()
+	crash.Point("workspace/before-delete")
+	if err := p.destroy(ctx); err != nil {
+		done := providers.Unknown
+		if failure.Is(err, failure.Retained) {
+			done = providers.No
+		}
+		return providers.Result{Done: done, Err: err, Evidence: r.evidence("%s could not be removed whole", p.spec.Dir)}
+	}
+	crash.Point("workspace/after-delete")
+	return providers.Result{Done: providers.Yes, Resource: in.Resource, Evidence: r.evidence("%s was removed", p.spec.Dir)}
+}

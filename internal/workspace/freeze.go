@@ -1,0 +1,376 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// FreezeRequest asks for the private copy of a workspace's changes. The caller has made sure that nothing writes there.
+type FreezeRequest struct {
+	Root       *safefs.Root // of the workspace
+	Base       Manifest
+	Rules      Rules
+	Source     string // absolute; where the contents before a change are read, if they still are what they were
+	SourceRoot RootID
+	Dir        string // the folder that holds freezes; the new one is named by its digest
+	Bounds     Bounds
+	Now        func() time.Time
+}
+
+const (
+	freezeFormat  = "1.0"
+	freezeFile    = "freeze.json"
+	blobDir       = "blobs"
+	halfFreeze    = ".half-freeze" // one at a time: the workspace has no writer, and its freezer holds the run's lease
+	maxBeforeSize = maxShown       // larger contents are not shown, so that what they were is not needed
+)
+
+// MakeFreeze takes the manifest and every changed byte into private storage, durably. The same changes give the same
+// digest and folder, however often they are frozen; a kill leaves nothing that counts.
+func MakeFreeze(ctx context.Context, req FreezeRequest) (Freeze, error) {
+	now, ignored, err := Scan(ctx, req.Root, ScanOptions{Rules: req.Rules, Base: &req.Base, Bounds: req.Bounds})
+	if err != nil {
+		return Freeze{}, err
+	}
+	f := Freeze{Source: req.Source, Root: req.SourceRoot, Ignored: ignored, Changes: Compare(req.Base, now), At: req.Now().UTC()}
+	if err := f.withinBounds(req.Bounds.orDefaults()); err != nil {
+		return Freeze{}, err
+	}
+	f.Digest = digest(f.Changes)
+	f.Dir = filepath.Join(req.Dir, f.Digest)
+	if files.Exists(f.Dir) {
+		if f, err := LoadFreeze(f.Dir); err == nil && f.complete() == nil {
+			return f, nil
+		}
+	}
+	if err := files.MkdirAll(req.Dir); err != nil {
+		return Freeze{}, failure.Wrap(err, failure.Failed, "make the folder of freezes")
+	}
+	return f, f.store(ctx, req)
+}
+
+func (f *Freeze) withinBounds(b Bounds) error {
+	var size int64
+	for _, c := range f.Changes {
+		if c.After != nil && c.After.Type == File {
+			size += c.After.Size
+		}
+	}
+	if len(f.Changes) > b.Files || size > b.Bytes {
+		return failure.New(failure.LimitExceeded, "the workspace has %d changed paths with %d bytes; at most %d with %d bytes are taken over", len(f.Changes), size, b.Files, b.Bytes).
+			WithHint("remove what was made by mistake, or ignore it in the source's .gitignore before the next run")
+	}
+	return nil
+}
+
+// store writes the freeze into a half folder and renames it.
+func (f *Freeze) store(ctx context.Context, req FreezeRequest) error {
+	dir, err := safefs.OpenRoot(req.Dir)
+	if err != nil {
+		return failure.Wrap(err, failure.Failed, "open the folder of freezes")
+	}
+	defer dir.Close()
+	for _, old := range []string{halfFreeze, f.Digest} { // what was killed, and a folder of this name that is not whole
+		if refused, err := dir.RemoveAll(ctx, old); err != nil || len(refused) > 0 {
+			return failure.Wrap(errors.Join(err, refusedError(refused)), failure.Failed, "remove a half freeze")
+		}
+	}
+	if err := dir.Mkdir(halfFreeze, 0o700); err != nil {
+		return failure.Wrap(err, failure.Failed, "freeze")
+	}
+	half, err := dir.OpenRoot(halfFreeze)
+	if err != nil {
+		return failure.Wrap(err, failure.Failed, "freeze")
+	}
+	defer half.Close()
+	if err := half.Mkdir(blobDir, 0o700); err != nil {
+		return failure.Wrap(err, failure.Failed, "freeze")
+	}
+	crash.Point("workspace/before-freeze-blobs")
+	if err := f.takeBlobs(ctx, req, half); err != nil {
+		return failure.Wrap(err, failure.Failed, "freeze the workspace")
+	}
+	doc, err := f.encode()
+	if err != nil {
+		return failure.Wrap(err, failure.Internal, "freeze")
+	}
+	out, err := half.Create(freezeFile, 0o600)
+	if err != nil {
+		return failure.Wrap(err, failure.Failed, "freeze")
+	}
+	_, err = out.Write(doc)
+	if err == nil {
+		err = out.Sync()
+	}
+	err = errors.Join(err, out.Close(), half.SyncDir(blobDir), half.SyncDir("."))
+	if err != nil {
+		return failure.Wrap(err, failure.Failed, "freeze")
+	}
+	crash.Point("workspace/before-freeze-rename")
+	if err := dir.Rename(halfFreeze, f.Digest); err != nil {
+		return failure.Wrap(err, failure.Failed, "freeze")
+	}
+	crash.Point("workspace/after-freeze-rename")
+	return failure.Wrap(dir.SyncDir("."), failure.Failed, "freeze")
+}
+
+// takeBlobs reads every changed file once. A content that is no longer what the manifest says means that something writes.
+func (f *Freeze) takeBlobs(ctx context.Context, req FreezeRequest, half *safefs.Root) error {
+	c := safefs.NewCopier()
+	mode := uint32(0o600)
+	have := map[string]bool{}
+	for _, ch := range f.Changes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e := ch.After
+		if e == nil || e.Type != File || have[e.SHA256] {
+			continue
+		}
+		got, err := c.Copy(req.Root, e.Path, half, blobDir+"/"+e.SHA256, &mode, true)
+		if err == nil && (got.Sum.String() != e.SHA256 || got.Size != e.Size) {
+			err = safefs.ErrChanged
+		}
+		if err != nil {
+			if errors.Is(err, safefs.ErrChanged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, safefs.ErrLink) || errors.Is(err, safefs.ErrNotRegular) {
+				return busy(e.Path, err)
+			}
+			return err
+		}
+		have[e.SHA256] = true
+	}
+	src, err := OpenTree(req.Source, req.SourceRoot)
+	if err != nil {
+		return nil //nolint:nilerr // the difference then says that it does not know what was there before
+	}
+	defer src.Close()
+	for _, ch := range f.Changes {
+		e := ch.Before
+		if e == nil || e.Type != File || e.Size > maxBeforeSize || have[e.SHA256] {
+			continue
+		}
+		name := blobDir + "/" + e.SHA256
+		got, err := c.Copy(src, e.Path, half, name, &mode, true)
+		switch {
+		case err == nil && got.Sum.String() == e.SHA256:
+			have[e.SHA256] = true
+		case err == nil:
+			if err := half.Remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// complete says whether every content that write-back needs is there. Its bytes are checked when they are read.
+func (f *Freeze) complete() error {
+	for _, ch := range f.Changes {
+		if e := ch.After; e != nil && e.Type == File && !files.Exists(f.BlobPath(e.SHA256)) {
+			return fmt.Errorf("the content of %s is missing", redact.Line(e.Path))
+		}
+	}
+	return nil
+}
+
+// BlobPath is where a content of the freeze lies.
+func (f *Freeze) BlobPath(sha256 string) string { return filepath.Join(f.Dir, blobDir, sha256) }
+
+// Blob reads a content of at most limit bytes and checks it; fs.ErrNotExist where the freeze does not hold it.
+func (f *Freeze) Blob(sum string, limit int64) ([]byte, error) {
+	dir, err := safefs.OpenRoot(filepath.Join(f.Dir, blobDir))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	b, _, err := dir.ReadFile(sum, limit)
+	if err != nil {
+		return nil, err
+	}
+	if got := sha256.Sum256(b); hex.EncodeToString(got[:]) != sum {
+		return nil, failure.New(failure.StoreInvalid, "the frozen content %s is damaged", f.BlobPath(sum))
+	}
+	return b, nil
+}
+
+// Change is stored with its path's raw bytes; its class is worked out again when it is loaded.
+type storedChange struct {
+	Path   string       `json:"path,omitempty"`
+	Raw    []byte       `json:"pathBase64,omitempty"` // instead of path, where that is not UTF-8
+	Kind   ChangeKind   `json:"kind"`
+	Before *storedEntry `json:"before,omitempty"`
+	After  *storedEntry `json:"after,omitempty"`
+}
+
+type storedEntry struct {
+	Type   Type   `json:"type"`
+	Mode   uint32 `json:"mode"`
+	Link   []byte `json:"link,omitempty"`
+	Size   int64  `json:"size,omitempty"`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+type storedFreeze struct {
+	Format  string          `json:"format"`
+	Digest  string          `json:"digest"`
+	At      time.Time       `json:"at"`
+	Source  []byte          `json:"source"`
+	Root    RootID          `json:"root"`
+	Ignored int             `json:"ignored"`
+	Changes json.RawMessage `json:"changes"`
+}
+
+func canonicalChanges(changes []Change) []byte {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, c := range changes {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		s := storedChange{Path: c.Path, Kind: c.Kind, Before: storeEntry(c.Before), After: storeEntry(c.After)}
+		if !utf8.ValidString(c.Path) {
+			s.Path, s.Raw = "", []byte(c.Path)
+		}
+		one, _ := json.Marshal(s) //nolint:errchkjson // strings, numbers and bytes
+		b.Write(one)
+	}
+	b.WriteByte(']')
+	return b.Bytes()
+}
+
+func storeEntry(e *Entry) *storedEntry {
+	if e == nil {
+		return nil
+	}
+	return &storedEntry{Type: e.Type, Mode: e.Mode, Link: e.Link, Size: e.Size, SHA256: e.SHA256}
+}
+
+func (s *storedEntry) entry(path string) *Entry {
+	if s == nil {
+		return nil
+	}
+	return &Entry{Path: path, Type: s.Type, Mode: s.Mode, Link: s.Link, Size: s.Size, SHA256: s.SHA256}
+}
+
+// sound says whether a hash is one: it names a file of the freeze.
+func (s *storedEntry) sound() bool {
+	if s == nil || s.Type != File {
+		return true
+	}
+	b, err := hex.DecodeString(s.SHA256)
+	return err == nil && len(b) == sha256.Size
+}
+
+func digest(changes []Change) string {
+	sum := sha256.Sum256(canonicalChanges(changes))
+	return hex.EncodeToString(sum[:])
+}
+
+func (f *Freeze) encode() ([]byte, error) {
+	b, err := json.Marshal(storedFreeze{Format: freezeFormat, Digest: f.Digest, At: f.At, Source: []byte(f.Source), Root: f.Root, Ignored: f.Ignored, Changes: canonicalChanges(f.Changes)})
+	return append(b, '\n'), err
+}
+
+// LoadFreeze reads a freeze and checks that its changes are those of its digest.
+func LoadFreeze(dir string) (Freeze, error) {
+	damaged := func(err error) (Freeze, error) {
+		return Freeze{}, failure.New(failure.StoreInvalid, "the freeze %s is damaged: %v", dir, err).
+			WithHint("laufwerk resume RUN freezes the workspace again")
+	}
+	b, err := files.Read(filepath.Join(dir, freezeFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Freeze{}, failure.Wrap(err, failure.NotFound, "there is no freeze at %s", dir)
+	}
+	if err != nil {
+		return Freeze{}, failure.Wrap(err, failure.Failed, "load a freeze")
+	}
+	var s storedFreeze
+	if err := json.Unmarshal(b, &s); err != nil {
+		return damaged(err)
+	}
+	if major, _, _ := bytes.Cut([]byte(s.Format), []byte(".")); string(major) != "1" {
+		return Freeze{}, failure.New(failure.StoreNewer, "the freeze %s has format %q", dir, s.Format).WithHint("update laufwerk, then run the command again")
+	}
+	var stored []storedChange
+	if err := json.Unmarshal(s.Changes, &stored); err != nil {
+		return damaged(err)
+	}
+	f := Freeze{Digest: s.Digest, Dir: dir, At: s.At, Source: string(s.Source), Root: s.Root, Ignored: s.Ignored}
+	for _, c := range stored {
+		path := c.Path
+		if len(c.Raw) > 0 {
+			path = string(c.Raw)
+		}
+		if !safefs.Valid(path) || !c.Before.sound() || !c.After.sound() {
+			return damaged(fmt.Errorf("path %q", path))
+		}
+		f.Changes = append(f.Changes, classify(Change{Path: path, Kind: c.Kind, Before: c.Before.entry(path), After: c.After.entry(path)}))
+	}
+	if digest(f.Changes) != f.Digest {
+		return damaged(errors.New("its digest is another"))
+	}
+	return f, nil
+}
+
+// Verify reads the workspace once more and fails with ChangedSinceApproval if it is not what was frozen.
+func Verify(ctx context.Context, root *safefs.Root, base Manifest, rules Rules, f Freeze) error {
+	now, _, err := Scan(ctx, root, ScanOptions{Rules: rules, Base: &base})
+	if err != nil {
+		return err
+	}
+	changes := Compare(base, now)
+	if digest(changes) == f.Digest {
+		return nil
+	}
+	differ := differing(f.Changes, changes)
+	return failure.New(failure.ChangedSinceApproval, "the workspace is no longer what was approved: %s", names(differ, 10)).
+		WithPaths(differ...).WithHint("laufwerk diff RUN shows what it is now")
+}
+
+// differing are the paths that changed otherwise in a than in b.
+func differing(a, b []Change) []string {
+	of := func(cs []Change) map[string]string {
+		m := make(map[string]string, len(cs))
+		for i := range cs {
+			m[cs[i].Path] = string(canonicalChanges(cs[i : i+1]))
+		}
+		return m
+	}
+	x, y := of(a), of(b)
+	var out []string
+	for p, c := range x {
+		if y[p] != c {
+			out = append(out, p)
+		}
+	}
+	for p := range y {
+		if _, ok := x[p]; !ok {
+			out = append(out, p)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func refusedError(refused []safefs.Refused) error {
+	if len(refused) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s", redact.Line(refused[0].Path), refused[0].Why)
+}

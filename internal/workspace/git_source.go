@@ -1,0 +1,163 @@
+package workspace
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// gitSource is what git knows of a source: the only question that is ever asked of git, and of the source only.
+type gitSource struct {
+	tracked     map[string]bool // by the index
+	trackedDirs map[string]bool // that hold tracked files, at any depth
+	untracked   map[string]bool // and not ignored
+	nested      map[string]bool // submodules and other repositories inside: their contents are not copied
+	prefix      string          // of the source within the repository
+	top         string          // directory of the repository's work tree
+	exclude     []byte
+}
+
+// maxIgnoreFile bounds one ignore file.
+const maxIgnoreFile = 1 << 20
+
+// repositoryOf is the nearest directory from source upwards that holds a ".git"; "" where there is none.
+func repositoryOf(source string) string {
+	for dir := source; ; dir = filepath.Dir(dir) {
+		if files.Exists(filepath.Join(dir, ".git")) {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
+}
+
+// git runs one command on the source. No configuration but the repository's own is read, and of that nothing that starts a
+// program: no monitor, no hook, no filter (ls-files runs none), no transport, no fetch of missing objects.
+func git(ctx context.Context, dir string, read func(io.Reader) error, args ...string) error {
+	t := process.Tool{
+		Name: "git", Dir: dir,
+		Args: append([]string{"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
+			"-c", "core.excludesFile=/dev/null", "-c", "safe.directory=*", "--no-pager", "--literal-pathspecs"}, args...),
+		Env: []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
+			"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "LC_ALL=C"},
+	}
+	err := process.RunTool(ctx, t, read)
+	var ended *process.ToolError
+	switch {
+	case errors.Is(err, process.ErrNoTool):
+		return failure.New(failure.NotReady, "%s is a git repository, and git is not on PATH: it says which files are ignored", redact.Line(dir)).
+			WithHint("install git, or use a copy of the directory without its .git")
+	case errors.As(err, &ended):
+		return failure.New(failure.NotReady, "git cannot read the source %s: %s", redact.Line(dir), redact.Line(strings.TrimSpace(ended.Stderr))).
+			WithHint("git -C %s status", redact.Line(dir))
+	}
+	return err
+}
+
+func readGitSource(ctx context.Context, source, top string) (*gitSource, error) {
+	g := &gitSource{tracked: map[string]bool{}, trackedDirs: map[string]bool{}, untracked: map[string]bool{}, nested: map[string]bool{}, top: top}
+	if rel, err := filepath.Rel(top, source); err == nil && rel != "." {
+		g.prefix = filepath.ToSlash(rel)
+	}
+	err := git(ctx, source, func(r io.Reader) error {
+		return each(r, func(line string) {
+			about, path, _ := strings.Cut(line, "\t")
+			if strings.HasPrefix(about, "160000 ") {
+				g.nested[path] = true
+			} else {
+				g.tracked[path] = true
+				for i := strings.LastIndexByte(path, '/'); i >= 0 && !g.trackedDirs[path[:i]]; i = strings.LastIndexByte(path[:i], '/') {
+					g.trackedDirs[path[:i]] = true
+				}
+			}
+		})
+	}, "ls-files", "-z", "--stage")
+	if err != nil {
+		return nil, err
+	}
+	err = git(ctx, source, func(r io.Reader) error {
+		return each(r, func(path string) {
+			if dir, ok := strings.CutSuffix(path, "/"); ok {
+				g.nested[dir] = true
+			} else {
+				g.untracked[path] = true
+			}
+		})
+	}, "ls-files", "-z", "--others", "--exclude-standard")
+	if err != nil {
+		return nil, err
+	}
+	var exclude string
+	err = git(ctx, source, func(r io.Reader) error {
+		b, err := io.ReadAll(io.LimitReader(r, 64<<10))
+		exclude = strings.TrimSuffix(string(b), "\n")
+		return err
+	}, "rev-parse", "--git-path", "info/exclude")
+	if err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(exclude) {
+		exclude = filepath.Join(source, exclude)
+	}
+	if dir, err := safefs.OpenRoot(filepath.Dir(exclude)); err == nil {
+		defer dir.Close()
+		g.exclude, _, _ = dir.ReadFile(filepath.Base(exclude), maxIgnoreFile)
+	}
+	return g, nil
+}
+
+// each reads NUL-terminated records.
+func each(r io.Reader, do func(string)) error {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 64<<10), 1<<20)
+	s.Split(func(data []byte, eof bool) (int, []byte, error) {
+		if i := bytes.IndexByte(data, 0); i >= 0 {
+			return i + 1, data[:i], nil
+		}
+		if eof && len(data) > 0 {
+			return 0, nil, io.ErrUnexpectedEOF
+		}
+		return 0, nil, nil
+	})
+	for s.Scan() {
+		do(s.Text())
+	}
+	return s.Err()
+}
+
+// parents reads the .gitignore files between the top of the repository and the source.
+func (g *gitSource) parents() []IgnoreFile {
+	var out []IgnoreFile
+	if g.prefix == "" {
+		return nil
+	}
+	r, err := safefs.OpenRoot(g.top)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	dir := ""
+	for _, name := range append([]string{""}, strings.Split(g.prefix, "/")...) {
+		if name != "" {
+			dir = strings.TrimPrefix(dir+"/"+name, "/")
+		}
+		if dir == g.prefix {
+			break // the source itself: read with the rest of it
+		}
+		if text, _, err := r.ReadFile(strings.TrimPrefix(dir+"/.gitignore", "/"), maxIgnoreFile); err == nil {
+			out = append(out, IgnoreFile{Dir: []byte(dir), Text: text})
+		}
+	}
+	return out
+}
