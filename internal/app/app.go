@@ -8,7 +8,10 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/help"
+	"github.com/laufwerk/laufwerk/internal/cli/initproject"
 	"github.com/laufwerk/laufwerk/internal/cli/version"
+	"github.com/laufwerk/laufwerk/internal/script"
+	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
@@ -29,7 +32,10 @@ type Entry func(args []string, env *system.Env) int
 // entries are the hidden first arguments. They are looked up before the command line is built: a supervisor pays for none
 // of it, and no flag of a user reaches it.
 func entries() map[string]Entry {
-	return map[string]Entry{}
+	return map[string]Entry{
+		script.Argument:    isolate,
+		supervise.Argument: func(args []string, env *system.Env) int { return supervise.Main(env, args) },
+	}
 }
 
 // IsEntry says whether a first argument starts a process of ours. Test binaries that are started as laufwerk ask it.
@@ -38,6 +44,7 @@ func IsEntry(arg string) bool { return entries()[arg] != nil }
 // Commands are the commands of the tree.
 func Commands(d *cli.Deps) []*cobra.Command {
 	return []*cobra.Command{
+		initproject.New(d, loads(d), declarations, nil),
 		version.New(d, nil),
 		help.New(d, nil),
 	}

@@ -31,6 +31,14 @@ func Choice(words ...string) Kind {
 	return Kind{"one of " + strings.Join(words, ", "), func(text, _ string) (any, bool) { return text, slices.Contains(words, text) }}
 }
 
+// atLeast takes sizes from least bytes on, which shown says for people.
+func atLeast(least int64, shown string) Kind {
+	return Kind{"a size of at least " + shown, func(text, home string) (any, bool) {
+		n, ok := parseBytes(text, home)
+		return n, ok && n.(int64) >= least
+	}}
+}
+
 func parseDirectory(text, home string) (any, bool) {
 	if rest, ok := strings.CutPrefix(text, "~/"); ok {
 		text = filepath.Join(home, rest)

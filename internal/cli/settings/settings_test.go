@@ -36,7 +36,7 @@ func TestTheNearestLayerWinsForEverySetting(t *testing.T) {
 		Home:              {"", `"/file"`, "/var", "/flag"},
 		Color:             {"", `"never"`, "always", "auto"},
 		Debug:             {"", `true`, "false", "true"},
-		ScriptMemory:      {"", `"1MiB"`, "2MiB", "3MiB"},
+		ScriptMemory:      {"", `"64MiB"`, "65MiB", "1GiB"},
 		ScriptConfigTime:  {"", `"1s"`, "3s", "4s"},
 		ScriptStepTime:    {"", `"1s"`, "3s", "4s"},
 		WriteBackMaxFiles: {"", `1`, "2", "3"},
@@ -80,7 +80,7 @@ func TestTheNearestLayerWinsForEverySetting(t *testing.T) {
 }
 
 func TestValuesHaveTheirTypes(t *testing.T) {
-	env := surroundings(t, "", map[string]string{"LAUFWERK_SCRIPT_MEMORY": "2KiB", "LAUFWERK_SCRIPT_STEP_TIME": "1m30s", "LAUFWERK_HOME": "~/x/../here"})
+	env := surroundings(t, "", map[string]string{"LAUFWERK_SCRIPT_MEMORY": "65536KiB", "LAUFWERK_SCRIPT_STEP_TIME": "1m30s", "LAUFWERK_HOME": "~/x/../here"})
 	s, err := Resolve(env, []string{"writeback.maxBytes=3kB", "debug=true"})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestValuesHaveTheirTypes(t *testing.T) {
 	if err != nil || home != filepath.Join(env.Home(), "here") {
 		t.Errorf("home is %q, %v", home, err)
 	}
-	if s.Bytes(ScriptMemory) != 2048 || s.Bytes(WriteBackMaxBytes) != 3000 || s.Time(ScriptStepTime) != 90*time.Second || s.Count(WriteBackMaxFiles) != 10000 || !s.Bool(Debug) {
+	if s.Bytes(ScriptMemory) != 64<<20 || s.Bytes(WriteBackMaxBytes) != 3000 || s.Time(ScriptStepTime) != 90*time.Second || s.Count(WriteBackMaxFiles) != 10000 || !s.Bool(Debug) {
 		t.Errorf("%+v", s.Values())
 	}
 }
@@ -102,13 +102,14 @@ func TestMistakesNameSettingValueOriginAndWhatWasExpected(t *testing.T) {
 		kind       failure.Kind
 		words      []string
 	}{
-		{"a bad value of a variable", "", map[string]string{"LAUFWERK_SCRIPT_MEMORY": "much"}, nil, failure.SettingsInvalid, []string{"script.memory", "much", "LAUFWERK_SCRIPT_MEMORY", "128MiB"}},
+		{"a bad value of a variable", "", map[string]string{"LAUFWERK_SCRIPT_MEMORY": "much"}, nil, failure.SettingsInvalid, []string{"script.memory", "much", "LAUFWERK_SCRIPT_MEMORY", "64MiB"}},
 		{"an empty variable", "", map[string]string{"LAUFWERK_HOME": ""}, nil, failure.SettingsInvalid, []string{"home", `""`, "absolute"}},
 		{"a relative home", "", map[string]string{"LAUFWERK_HOME": "here"}, nil, failure.SettingsInvalid, []string{"here", "absolute"}},
 		{"a bad value in the file", "[script]\nstepTime = \"-1s\"", nil, nil, failure.SettingsInvalid, []string{"script.stepTime", "-1s", "config.toml", "2s"}},
 		{"a bad type in the file", "[writeback]\nmaxFiles = [1]", nil, nil, failure.SettingsInvalid, []string{"writeback.maxFiles", "[1]", "whole number"}},
 		{"a fraction", "[writeback]\nmaxFiles = 1.5", nil, nil, failure.SettingsInvalid, []string{"1.5"}},
 		{"zero", "", nil, []string{"writeback.maxFiles=0"}, failure.SettingsInvalid, []string{"--set", "at least 1"}},
+		{"too little memory", "", nil, []string{"script.memory=1MiB"}, failure.SettingsInvalid, []string{"at least 64MiB"}},
 		{"more than 64 bits", "", nil, []string{"script.memory=9000000000TiB"}, failure.SettingsInvalid, []string{"9000000000TiB"}},
 		{"an unknown choice", "", nil, []string{"color=blue"}, failure.SettingsInvalid, []string{"auto, always, never"}},
 		{"an unknown key in the file", "[script]\nmemroy = 1", nil, nil, failure.SettingsInvalid, []string{"script.memroy", "config.toml", "did you mean", "script.memory"}},

@@ -28,7 +28,7 @@ func Table() []Setting {
 		{Home, Directory, "~/.laufwerk", "where runs, workspaces and the record of everything allocated are kept"},
 		{Color, Choice("auto", "always", "never"), "auto", "colour on terminals; auto follows NO_COLOR, TERM and CI"},
 		{Debug, Bool, "false", "show the stack when laufwerk itself fails"},
-		{ScriptMemory, Bytes, "128MiB", "memory that evaluating a workflow may take; a config may take half of it"},
+		{ScriptMemory, atLeast(64<<20, "64MiB"), "128MiB", "memory that evaluating a workflow may take; a config may take half of it"},
 		{ScriptConfigTime, Time, "2s", "time that evaluating the config may take"},
 		{ScriptStepTime, Time, "5s", "time that a workflow may compute between two operations"},
 		{WriteBackMaxFiles, Count, "10000", "files that one write-back may change"},

@@ -1,0 +1,77 @@
+package app
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/harness/command"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/local"
+	"github.com/laufwerk/laufwerk/internal/script"
+	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// parts are the providers and harnesses of this build.
+type parts struct {
+	providers map[string]providers.Provider
+	harnesses map[string]harness.Harness
+}
+
+func newParts(env *system.Env) parts {
+	return parts{
+		providers: map[string]providers.Provider{
+			local.Kind: local.New(system.Executable(), env.Vars, env.Now),
+		},
+		harnesses: map[string]harness.Harness{
+			command.Program: command.New(env.Vars),
+		},
+	}
+}
+
+func (p parts) provider(kind string) (providers.Provider, bool) {
+	v, ok := p.providers[kind]
+	return v, ok
+}
+
+func (p parts) harness(program string) (harness.Harness, bool) {
+	v, ok := p.harnesses[program]
+	return v, ok
+}
+
+// isolate is the child that evaluates TypeScript.
+func isolate(_ []string, env *system.Env) int {
+	return script.Main(env, env.In, env.Out, newParts(env))
+}
+
+// Validate is script.Validator: the rules of every constructor, inside the child.
+func (p parts) Validate(subject string, value json.RawMessage) (json.RawMessage, error) {
+	what, name, _ := strings.Cut(subject, "/")
+	switch what {
+	case "target":
+		if one, ok := p.providers[name]; ok {
+			def, err := one.Validate(value)
+			return encoded(def, err)
+		}
+	case "harness":
+		if one, ok := p.harnesses[name]; ok {
+			return one.Validate(value)
+		}
+	case "agent":
+		agent, err := session.NormalizeAgent(value, p.provider, p.harness)
+		return encoded(agent, err)
+	case "project":
+		return project.Validate(value)
+	}
+	return nil, failure.New(failure.Unsupported, "%s is not part of this build", subject)
+}
+
+func encoded(v any, err error) (json.RawMessage, error) {
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}

@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/settings"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/scaffold"
+	"github.com/laufwerk/laufwerk/internal/script"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// runner evaluates TypeScript within the limits that the settings give.
+func runner(s *settings.Settings) *script.Runner {
+	memory := s.Bytes(settings.ScriptMemory)
+	return &script.Runner{
+		Executable:     system.Executable(),
+		ConfigLimits:   script.Limits{MemoryBytes: memory / 2, StepMillis: millis(s.Time(settings.ScriptConfigTime))},
+		WorkflowLimits: script.Limits{MemoryBytes: memory, StepMillis: millis(s.Time(settings.ScriptStepTime))},
+	}
+}
+
+// millis is at least 1: for the isolate, 0 is no limit.
+func millis(d time.Duration) int64 { return max(1, d.Milliseconds()) }
+
+// loads says whether the project at root, and each of its workflows, can be loaded.
+func loads(d *cli.Deps) func(ctx context.Context, root string) error {
+	return func(ctx context.Context, root string) error {
+		s, err := d.Settings()
+		if err != nil {
+			return err
+		}
+		if root, err = project.Find(root, root, ""); err != nil {
+			return err
+		}
+		p, err := project.Load(ctx, runner(s), root)
+		if err != nil {
+			return err
+		}
+		names, err := project.Workflows(root)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if _, err := p.Workflow(ctx, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// declarations are those of the SDK's modules, for editors and tsc.
+func declarations() []scaffold.File { return nil }

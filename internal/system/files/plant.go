@@ -1,0 +1,33 @@
+package files
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Stage makes a directory in dir that only this user can look into, for a tree that will be renamed into its place.
+func Stage(dir, name string) (string, error) { return os.MkdirTemp(dir, name+"-*") }
+
+// Plant makes a new file in a directory of the user, with missing parents. The modes are those of any file that the user
+// makes: the umask decides. It fails with fs.ErrExist where something has the name, be it a link that leads nowhere.
+func Plant(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		_ = os.Remove(path)
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}

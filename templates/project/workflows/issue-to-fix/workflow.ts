@@ -1,0 +1,87 @@
+import { defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";
+import { createCommand } from "@laufwerk/sdk/harness/command";
+import { execution } from "../../execution";
+
+interface Input {
+  /** What is wrong, in words. */
+  readonly issue: string;
+  /** The command that succeeds when it is fixed. */
+  readonly check: string;
+}
+
+interface Outcome {
+  readonly status: "written" | "declined" | "unchanged";
+  readonly repairs: number;
+  readonly paths: readonly string[];
+}
+
+const MAX_REPAIRS = 3;
+const CHECK_TIMEOUT = 10 * 60 * 1000;
+const TURN_TIMEOUT = 30 * 60 * 1000;
+
+// The prompt is the program's standard input, the workspace its working directory, its standard output the reply.
+const agent = execution.agent({
+  harness: createCommand({ command: ["AGENT_PROGRAM", "ARGUMENT"] }),
+});
+
+export const workflow = defineWorkflow<Input, Outcome>({
+  name: "issue-to-fix",
+  input: {
+    type: "object",
+    properties: {
+      issue: { type: "string", minLength: 1 },
+      check: { type: "string", minLength: 1 },
+    },
+    required: ["issue", "check"],
+    additionalProperties: false,
+  },
+
+  *run({ issue, check }) {
+    const workspace = yield* Workspace.open({ source: ".", execution });
+    const writer = yield* Session.open({ key: "writer", agent, workspace });
+
+    yield* writer.ask({
+      key: "fix",
+      prompt: `Fix this issue in the current directory:\n\n${issue}\n\nIt is fixed when this command succeeds: ${check}\n`,
+      timeout: TURN_TIMEOUT,
+    });
+    let checked = yield* writer.exec({ key: "check", command: check, timeout: CHECK_TIMEOUT });
+
+    let repairs = 0;
+    while (checked.exitCode !== 0 && repairs < MAX_REPAIRS) {
+      repairs += 1;
+      yield* writer.ask({
+        key: `repair-${repairs}`,
+        prompt: `The check still fails with exit code ${checked.exitCode}.\n\n${tail(checked.stdout + checked.stderr)}\n\nRepair it: ${issue}\n`,
+        timeout: TURN_TIMEOUT,
+      });
+      checked = yield* writer.exec({ key: `check-${repairs}`, command: check, timeout: CHECK_TIMEOUT });
+    }
+
+    // A session that could still write would make what a person sees and what is written two things.
+    yield* writer.close();
+    if (checked.exitCode !== 0) {
+      throw new Error(`the check still fails after ${repairs} repairs, with exit code ${checked.exitCode}: ${check}`);
+    }
+
+    const { changes } = yield* Workspace.diff({ workspace });
+    const paths = changes.map(change => change.path);
+    if (paths.length === 0) return { status: "unchanged", repairs, paths };
+
+    const approved = yield* Human.confirm({
+      key: "write-back",
+      title: `Write ${paths.length} changed path${paths.length === 1 ? "" : "s"} back to the project?`,
+      description: `The check succeeds after ${repairs} repairs: ${check}`,
+      workspace,
+    });
+    if (!approved) return { status: "declined", repairs, paths };
+
+    yield* Workspace.writeBack({ workspace });
+    return { status: "written", repairs, paths };
+  },
+});
+
+/** The end of a long output is what says why. */
+function tail(output: string): string {
+  return output.length <= 4000 ? output : `…${output.slice(-4000)}`;
+}
