@@ -111,6 +111,12 @@ func (e *engine) change(ctx context.Context) error {
 	for i := range e.doc.Steps {
 		path := string(e.doc.Steps[i].Path)
 		why, err := e.apply(i)
+		if err != nil {
+			why = "" // nothing is known of the source then
+		}
+		if vanished(err) {
+			why, err = "it or its directory was removed or replaced in the source while the write-back was under way", nil
+		}
 		if why != "" || err != nil {
 			return e.putBack(ctx, path, why, err)
 		}
@@ -123,6 +129,11 @@ func (e *engine) change(ctx context.Context) error {
 		return e.putBack(ctx, e.doc.Source, "", err)
 	}
 	return e.to(Applied)
+}
+
+// vanished says that a path, or what leads to it, is not what it was a moment ago.
+func vanished(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, safefs.ErrNotDir) || errors.Is(err, safefs.ErrLink)
 }
 
 // apply does step i, or what is left of it. why is a conflict: the source is not what was compared.
@@ -153,20 +164,17 @@ func (e *engine) create(i int) (string, error) {
 	e.point("before-create")
 	err = e.move(e.fresh(i), string(s.Path))
 	e.point("after-create")
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		now, err := e.at(s.Path)
-		if err != nil {
-			return "", err
-		}
-		if now.is(s.After) {
-			return "", e.root.Rename(e.fresh(i), e.unneeded(i))
-		}
-		return takenMeanwhile, nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefs.ErrNotDir), errors.Is(err, safefs.ErrLink):
-		return "its directory was removed or replaced in the source while the write-back was under way", nil
+	if !errors.Is(err, fs.ErrExist) {
+		return "", err
 	}
-	return "", err
+	now, err := e.at(s.Path)
+	if err != nil {
+		return "", err
+	}
+	if now.is(s.After) {
+		return "", e.root.Rename(e.fresh(i), e.unneeded(i))
+	}
+	return takenMeanwhile, nil
 }
 
 func (e *engine) replace(i int) (string, error) {
@@ -176,7 +184,6 @@ func (e *engine) replace(i int) (string, error) {
 	}
 	s := &e.doc.Steps[i]
 	path := string(s.Path)
-	var ok bool
 	switch ph {
 	case finished, unwanted:
 		return "", nil
@@ -185,27 +192,26 @@ func (e *engine) replace(i int) (string, error) {
 	case aside:
 		return e.install(i)
 	case exchanged:
-		ok, err = e.swapped(path, e.fresh(i), s.Before, s.After)
-	case waiting:
-		now, err := e.at(s.Path)
-		if err != nil {
-			return "", err
-		}
-		if now.is(s.After) {
-			return "", e.root.Rename(e.fresh(i), e.unneeded(i))
-		}
-		if ok, err := e.matches(path, s.Before); err != nil || !ok {
-			return changedMeanwhile, err
-		}
-		if e.doc.NoExchange {
-			return e.replaceInTwo(i)
-		}
-		ok, err = e.swap(path, e.fresh(i), s.Before, s.After)
+		ok, err := e.swapped(path, e.fresh(i), s.Before, s.After)
 		if err != nil || !ok {
 			return changedMeanwhile, err
 		}
 		return e.settle(i)
 	}
+	now, err := e.at(s.Path)
+	if err != nil {
+		return "", err
+	}
+	if now.is(s.After) {
+		return "", e.root.Rename(e.fresh(i), e.unneeded(i))
+	}
+	if ok, err := e.matches(path, s.Before); err != nil || !ok {
+		return changedMeanwhile, err
+	}
+	if e.doc.NoExchange {
+		return e.replaceInTwo(i)
+	}
+	ok, err := e.swap(path, e.fresh(i), s.Before, s.After)
 	if err != nil || !ok {
 		return changedMeanwhile, err
 	}
@@ -247,9 +253,6 @@ func (e *engine) moveAside(i int, want *image) (string, error) {
 	path, slot := string(e.doc.Steps[i].Path), e.displaced(i)
 	e.point("before-aside")
 	if err := e.move(path, slot); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return changedMeanwhile, nil
-		}
 		return "", err
 	}
 	e.point("after-aside")

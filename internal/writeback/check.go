@@ -271,7 +271,7 @@ func (c *checker) names(dir string) ([]string, error) {
 		return l, nil
 	}
 	l, err := c.root.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, safefs.ErrNotDir) || errors.Is(err, safefs.ErrLink) {
+	if vanished(err) {
 		l, err = nil, nil
 	}
 	if err == nil {

@@ -182,7 +182,7 @@ func (e *engine) touched() []string {
 // sync makes all renames durable. A directory that is gone again needs nothing.
 func (e *engine) sync() error {
 	for _, d := range append(e.touched(), e.doc.Staging) {
-		if err := e.root.SyncDir(d); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, safefs.ErrNotDir) && !errors.Is(err, safefs.ErrLink) {
+		if err := e.root.SyncDir(d); err != nil && !vanished(err) {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
 // Left is a path that Abort did not touch, and why.
@@ -76,7 +75,7 @@ func (e *engine) finishAbort(ctx context.Context) (Report, error) {
 		path := string(e.doc.Steps[i].Path)
 		did, why, err := e.undo(i)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefs.ErrNotDir), errors.Is(err, safefs.ErrLink):
+		case vanished(err):
 			r.Left = append(r.Left, Left{path, "its directory was removed or replaced since"})
 		case err != nil:
 			return r, halfAppliedBecause(e.Plan, err)
