@@ -32,14 +32,16 @@ func newParts(env *system.Env) parts {
 	}
 }
 
-func (p parts) provider(kind string) (providers.Provider, bool) {
-	v, ok := p.providers[kind]
-	return v, ok
+func (p parts) info(kind string) (providers.Info, bool) {
+	if one, ok := p.providers[kind]; ok {
+		return one.Info(), true
+	}
+	return providers.Info{}, false
 }
 
 func (p parts) harness(program string) (harness.Harness, bool) {
-	v, ok := p.harnesses[program]
-	return v, ok
+	one, ok := p.harnesses[program]
+	return one, ok
 }
 
 // isolate is the child that evaluates TypeScript.
@@ -54,24 +56,19 @@ func (p parts) Validate(subject string, value json.RawMessage) (json.RawMessage,
 	case "target":
 		if one, ok := p.providers[name]; ok {
 			def, err := one.Validate(value)
-			return encoded(def, err)
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(def)
 		}
 	case "harness":
 		if one, ok := p.harnesses[name]; ok {
 			return one.Validate(value)
 		}
 	case "agent":
-		agent, err := session.NormalizeAgent(value, p.provider, p.harness)
-		return encoded(agent, err)
+		return session.ValidateAgent(value, p.info, p.harness)
 	case "project":
 		return project.Validate(value)
 	}
 	return nil, failure.New(failure.Unsupported, "%s is not part of this build", subject)
-}
-
-func encoded(v any, err error) (json.RawMessage, error) {
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(v)
 }

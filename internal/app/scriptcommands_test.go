@@ -136,7 +136,7 @@ func nonrootCommand(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // jsonCommand reads the last line of a file that holds JSON, or the whole file where that is one document. PATH is
-// .field, [index] and # (a length) in any sequence; `.` is the whole. Without VALUE the path must be there; VALUE is
+// .field, [index] and .len() in any sequence; `.` is the whole. Without VALUE the path must be there; VALUE is
 // compared with a string, or with the compact JSON of anything else, and ~REGEXP matches.
 func jsonCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 && len(args) != 3 {
@@ -165,7 +165,7 @@ func jsonCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-var step = regexp.MustCompile(`^(?:\.([A-Za-z0-9_~/-]+)|\[(\d+)\]|\.?(#))`)
+var step = regexp.MustCompile(`^(?:\.(len\(\))|\.([A-Za-z0-9_~/-]+)|\[(\d+)\])`)
 
 func dig(doc any, path string) (any, bool) {
 	if path == "." {
@@ -179,20 +179,20 @@ func dig(doc any, path string) (any, bool) {
 		path = path[len(m[0]):]
 		switch v := doc.(type) {
 		case map[string]any:
-			if m[3] != "" {
+			if m[1] != "" {
 				doc = float64(len(v))
 				continue
 			}
 			var ok bool
-			if doc, ok = v[m[1]]; !ok {
+			if doc, ok = v[m[2]]; !ok {
 				return nil, false
 			}
 		case []any:
-			if m[3] != "" {
+			if m[1] != "" {
 				doc = float64(len(v))
 				continue
 			}
-			i, err := strconv.Atoi(m[2])
+			i, err := strconv.Atoi(m[3])
 			if err != nil || i >= len(v) {
 				return nil, false
 			}
@@ -260,7 +260,7 @@ func TestDig(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"runs":[{"id":"a"},{"id":"b","n":null}],"error":{"code":"usage"}}`), &doc); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{".runs[1].id": "b", ".runs.#": "2", ".runs[1].n": "null", ".error.code": "usage", ".error": `{"code":"usage"}`} {
+	for path, want := range map[string]string{".runs[1].id": "b", ".runs.len()": "2", ".runs[1].n": "null", ".error.code": "usage", ".error": `{"code":"usage"}`} {
 		if got, ok := dig(doc, path); !ok || compact(got) != want {
 			t.Errorf("%s is %s (%t), want %s", path, compact(got), ok, want)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
-	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/suggest"
 )
@@ -129,7 +128,7 @@ func run(ctx context.Context, opts *Options) error {
 		return err
 	}
 	if err := scaffold.Create(ctx, root, list, opts.Validate); err != nil {
-		return failure.Wrap(err, failure.Failed, "init")
+		return err
 	}
 	doc := document{Root: root, ProjectID: o.ProjectID, Execution: o.Execution, Example: opts.Example}
 	for _, f := range list {

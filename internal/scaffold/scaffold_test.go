@@ -1,0 +1,144 @@
+package scaffold
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+)
+
+func TestWords(t *testing.T) {
+	for command, want := range map[string][]string{
+		`agent`:                  {"agent"},
+		` agent  -p	x `:          {"agent", "-p", "x"},
+		`a 'b c' "d e" f\ g`:     {"a", "b c", "d e", "f g"},
+		`a '' ""`:                {"a", "", ""},
+		`a 'x'"y"z`:              {"a", "xyz"},
+		`a "q\"q" "\n" '\' '|'`:  {"a", `q"q`, `\n`, `\`, "|"},
+		`bash -c 'a | b > "$c"'`: {"bash", "-c", `a | b > "$c"`},
+		`é 日本`:                   {"é", "日本"},
+	} {
+		if got, err := Words(command); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("Words(%q) = %q, %v; want %q", command, got, err, want)
+		}
+	}
+	for _, command := range []string{"", "  ", `''`, `a "b`, `a 'b`, `a\`, "a | b", "a && b", "a > f", "a $X", "a `b`", "a *", "a; b", "a\x00"} {
+		if got, err := Words(command); !failure.Is(err, failure.Usage) {
+			t.Errorf("Words(%q) = %q, %v; want a usage error", command, got, err)
+		}
+	}
+}
+
+func TestProjectID(t *testing.T) {
+	for root, want := range map[string]string{
+		"/x/my-app": "my-app", "/x/My App!": "My-App", "/x/日本": "project", "/": "project", "/x/.hidden": "hidden",
+		"/x/" + strings.Repeat("a", 100): strings.Repeat("a", 63), "/x/a_b.c": "a_b.c",
+	} {
+		if got := ProjectID(root); got != want {
+			t.Errorf("ProjectID(%q) = %q, want %q", root, got, want)
+		}
+	}
+}
+
+func TestRenderedValuesCannotEscapeTheirStrings(t *testing.T) {
+	files, err := Render(Options{ProjectID: "x", Execution: "local", Example: true, AgentCommand: []string{`a"];evil()//`, "<&>\n\u2028", `\`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all string
+	for _, f := range files {
+		all += string(f.Content)
+	}
+	if want := `command: ["a\"];evil()//", "<&>\n\u2028", "\\"]`; !strings.Contains(all, want) {
+		t.Errorf("no %s in\n%s", want, all)
+	}
+	for _, left := range []string{"PROJECT_ID", "AGENT_PROGRAM"} {
+		if strings.Contains(all, left) {
+			t.Errorf("%s was left", left)
+		}
+	}
+	if _, err := Render(Options{Execution: "nosuch"}); !failure.Is(err, failure.Usage) {
+		t.Errorf("an unknown execution: %v", err)
+	}
+}
+
+func tree(t *testing.T, root string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(root, func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		rel, _ := filepath.Rel(root, p)
+		out[rel] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestCreateIsAllOrNothing(t *testing.T) {
+	list := []File{{"laufwerk/a.ts", []byte("a")}, {"laufwerk/w/b.ts", []byte("b")}}
+	want := map[string]string{"laufwerk/a.ts": "a", "laufwerk/w/b.ts": "b"}
+	fine := func(_ context.Context, stage string) error {
+		if got := tree(t, stage); !reflect.DeepEqual(got, want) {
+			t.Errorf("validated %v", got)
+		}
+		return nil
+	}
+	t.Run("an empty root", func(t *testing.T) {
+		root := t.TempDir()
+		if err := Create(context.Background(), root, list, fine); err != nil {
+			t.Fatal(err)
+		}
+		if got := tree(t, root); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v", got)
+		}
+	})
+	t.Run("what does not load is not written", func(t *testing.T) {
+		root := t.TempDir()
+		err := Create(context.Background(), root, list, func(context.Context, string) error { return errors.New("no") })
+		if !failure.Is(err, failure.ProjectInvalid) {
+			t.Errorf("%v", err)
+		}
+		if names, _ := os.ReadDir(root); len(names) != 0 {
+			t.Errorf("left %v", names)
+		}
+	})
+	t.Run("somebody makes the directory while it is validated", func(t *testing.T) {
+		root := t.TempDir()
+		err := Create(context.Background(), root, list, func(context.Context, string) error {
+			if err := os.MkdirAll(filepath.Join(root, "laufwerk", "w"), 0o755); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(root, "laufwerk", "w", "b.ts"), []byte("theirs"), 0o644)
+		})
+		if !failure.Is(err, failure.AlreadyExists) {
+			t.Errorf("%v", err)
+		}
+		if got, want := tree(t, root), map[string]string{"laufwerk/w/b.ts": "theirs"}; !reflect.DeepEqual(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+	t.Run("a dangling link is in the way too", func(t *testing.T) {
+		root := t.TempDir()
+		if err := os.Mkdir(filepath.Join(root, "laufwerk"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("/nowhere", filepath.Join(root, "laufwerk", "a.ts")); err != nil {
+			t.Fatal(err)
+		}
+		if err := Create(context.Background(), root, list, fine); !failure.Is(err, failure.AlreadyExists) {
+			t.Errorf("%v", err)
+		}
+	})
+}
