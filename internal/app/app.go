@@ -7,9 +7,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/answer"
+	"github.com/laufwerk/laufwerk/internal/cli/claims"
+	"github.com/laufwerk/laufwerk/internal/cli/cleanup"
+	"github.com/laufwerk/laufwerk/internal/cli/diff"
 	"github.com/laufwerk/laufwerk/internal/cli/help"
 	"github.com/laufwerk/laufwerk/internal/cli/initproject"
+	"github.com/laufwerk/laufwerk/internal/cli/resume"
+	"github.com/laufwerk/laufwerk/internal/cli/run"
+	"github.com/laufwerk/laufwerk/internal/cli/runs"
 	"github.com/laufwerk/laufwerk/internal/cli/version"
+	"github.com/laufwerk/laufwerk/internal/cli/writeback"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -43,8 +51,17 @@ func IsEntry(arg string) bool { return entries()[arg] != nil }
 
 // Commands are the commands of the tree.
 func Commands(d *cli.Deps) []*cobra.Command {
+	open := opens(d)
 	return []*cobra.Command{
 		initproject.New(d, loads(d), declarations, nil),
+		run.New(d, open, nil),
+		resume.New(d, open, nil),
+		answer.New(d, open, nil),
+		diff.New(d, open, nil),
+		writeback.New(d, open, nil),
+		runs.New(d, open),
+		cleanup.New(d, open, nil),
+		claims.New(d, open),
 		version.New(d, nil),
 		help.New(d, nil),
 	}

@@ -32,11 +32,9 @@ func newParts(env *system.Env) parts {
 	}
 }
 
-func (p parts) info(kind string) (providers.Info, bool) {
-	if one, ok := p.providers[kind]; ok {
-		return one.Info(), true
-	}
-	return providers.Info{}, false
+func (p parts) provider(kind string) (providers.Provider, bool) {
+	one, ok := p.providers[kind]
+	return one, ok
 }
 
 func (p parts) harness(program string) (harness.Harness, bool) {
@@ -66,7 +64,11 @@ func (p parts) Validate(subject string, value json.RawMessage) (json.RawMessage,
 			return one.Validate(value)
 		}
 	case "agent":
-		return session.ValidateAgent(value, p.info, p.harness)
+		a, err := session.NormalizeAgent(value, p.provider, p.harness)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(a)
 	case "project":
 		return project.Validate(value)
 	}

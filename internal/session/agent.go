@@ -1,96 +1,121 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 
-	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/providers"
 )
 
-var agentID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`) //nolint:gochecknoglobals // a constant
+// Agent is an agent as `.agent()` described it: validated and normalised.
+type Agent struct {
+	ID             string          `json:"id"`
+	Target         Target          `json:"target"`
+	Harness        Program         `json:"harness"`
+	Instructions   string          `json:"instructions,omitempty"`
+	PermissionMode string          `json:"permissionMode"`
+	Skills         json.RawMessage `json:"skills,omitempty"`
+	ActiveTools    []string        `json:"activeTools,omitempty"`
+}
 
-// NormalizeAgent is the one set of rules for a target's `.agent()`: it does no I/O. given is the target's definition as
-// `target`, the harness as {program, options} and the other options as the caller wrote them. What no access to the target
-// could ever allow is refused here, the rest when a session opens.
-func NormalizeAgent(given json.RawMessage, provider func(kind string) (providers.Provider, bool), harnesses func(program string) (harness.Harness, bool)) (Agent, error) {
-	fields, err := options.Fields("", given, "id", "target", "harness", "instructions", "permissionMode", "skills", "activeTools")
+// Target names a target and its definition.
+type Target struct {
+	Kind        string `json:"kind"`
+	ID          string `json:"id"`
+	Fingerprint string `json:"fingerprint"`
+}
+
+// Program is a harness with its options.
+type Program struct {
+	Program string          `json:"program"`
+	Options json.RawMessage `json:"options"`
+}
+
+// AllowAll is the default permission mode.
+const AllowAll = "allow-all"
+
+// NormalizeAgent holds the rules of `.agent()`: what no access to the target could enforce is refused here, before anything
+// runs. The value is what the constructor was given, with the described target and harness in it. It does no I/O.
+func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers.Provider, bool), known func(program string) (harness.Harness, bool)) (Agent, error) {
+	fields, err := options.Fields("", value, "target", "harness", "id", "instructions", "permissionMode", "skills", "activeTools")
 	if err != nil {
 		return Agent{}, err
 	}
 	var a Agent
-	if json.Unmarshal(fields["target"], &a.Target) != nil || json.Unmarshal(fields["harness"], &a.Harness) != nil {
-		return Agent{}, options.Invalid("harness", "expected a value of createCommand, createCodex or createClaudeCode")
+	if err := json.Unmarshal(fields["target"], &a.Target); err != nil {
+		return Agent{}, options.Invalid("target", "expected a described target: %v", err)
+	}
+	if err := json.Unmarshal(fields["harness"], &a.Harness); err != nil {
+		return Agent{}, options.Invalid("harness", "expected a described harness: %v", err)
 	}
 	p, ok := provider(a.Target.Kind)
 	if !ok {
-		return Agent{}, failure.New(failure.Unsupported, "the execution kind %q is not part of this build", a.Target.Kind)
+		return Agent{}, options.Invalid("target", "the provider %q is not part of this build", a.Target.Kind)
 	}
-	if _, ok := harnesses(a.Harness.Program); !ok {
-		return Agent{}, failure.New(failure.Unsupported, "the agent program %q is not part of this build", a.Harness.Program)
+	on := p.Info()
+	h, ok := known(a.Harness.Program)
+	if !ok {
+		return Agent{}, options.Invalid("harness", "the agent program %q is not part of this build", a.Harness.Program)
 	}
-	a.ID = a.Harness.Program
-	if raw := fields["id"]; !options.Absent(raw) {
-		const expected = "1 to 63 letters, digits, dots, underscores and hyphens"
-		if a.ID, err = options.String("id", raw, expected); err != nil {
-			return Agent{}, err
-		}
-		if !agentID.MatchString(a.ID) {
-			return Agent{}, options.Invalid("id", "expected %s, got %q", expected, a.ID)
-		}
+	if on.Harnesses != nil && !slices.Contains(on.Harnesses, a.Harness.Program) {
+		return Agent{}, options.Invalid("harness", "%s targets cannot run %q; they run: %v", on.Kind, a.Harness.Program, on.Harnesses)
 	}
-	if raw := fields["instructions"]; !options.Absent(raw) {
-		if a.Instructions, err = options.String("instructions", raw, "text"); err != nil {
-			return Agent{}, err
-		}
+	if a.ID, err = optional(fields, "id", h.Program(), idExpected); err != nil {
+		return Agent{}, err
 	}
-	a.PermissionMode = "allow-all"
+	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`).MatchString(a.ID) {
+		return Agent{}, options.Invalid("id", "expected %s, got %q", idExpected, a.ID)
+	}
+	if a.Instructions, err = optional(fields, "instructions", "", "a text"); err != nil {
+		return Agent{}, err
+	}
+	a.PermissionMode = AllowAll
 	if raw := fields["permissionMode"]; !options.Absent(raw) {
-		if a.PermissionMode, err = options.OneOf("permissionMode", raw, "allow-all", "allow-edits", "allow-reads"); err != nil {
+		if a.PermissionMode, err = options.OneOf("permissionMode", raw, AllowAll, "allow-edits", "allow-reads"); err != nil {
 			return Agent{}, err
 		}
-		if a.PermissionMode != "allow-all" { // harness.Turn has no place for it
-			return Agent{}, unenforceable("permissionMode", a.Harness.Program)
-		}
 	}
-	if raw := fields["activeTools"]; !options.Absent(raw) {
-		if a.ActiveTools, err = options.Strings("activeTools", raw, "a list of the names of tools"); err != nil {
+	if a.PermissionMode != AllowAll && a.Harness.Program == "command" {
+		return Agent{}, options.Invalid("permissionMode", "%q is refused: a program of your own has no permissions that laufwerk could set; use a target that isolates it", a.PermissionMode)
+	}
+	if raw := fields["skills"]; !empty(raw) {
+		if !on.Skills {
+			return Agent{}, options.Invalid("skills", "injected skills are refused on %s targets: %s", on.Kind, on.SkillsReason)
+		}
+		a.Skills = raw
+	}
+	if raw := fields["activeTools"]; !empty(raw) {
+		if a.Harness.Program == "command" {
+			return Agent{}, options.Invalid("activeTools", "a program of your own has no tools that laufwerk could choose")
+		}
+		if a.ActiveTools, err = options.Strings("activeTools", raw, "a list of names"); err != nil {
 			return Agent{}, err
 		}
-		return Agent{}, unenforceable("activeTools", a.Harness.Program)
 	}
-	return a, skills(&a, fields["skills"], p.Info())
+	return a, nil
 }
 
-func unenforceable(option, program string) error {
-	return failure.New(failure.Unsupported, "%s: nothing can hold the agent program %q to it; leave it out", option, program).WithPaths(option)
+const idExpected = "1 to 63 letters, digits, dots, underscores and hyphens"
+
+func optional(fields map[string]json.RawMessage, name, fallback, expected string) (string, error) {
+	if options.Absent(fields[name]) {
+		return fallback, nil
+	}
+	return options.String(name, fields[name], expected)
 }
 
-func skills(a *Agent, raw json.RawMessage, info providers.Info) error {
-	if options.Absent(raw) {
-		return nil
-	}
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
-		return options.Invalid("skills", "expected a list of skills")
-	}
-	for i, one := range list {
-		path := options.Index("skills", i)
-		fields, err := options.Fields(path, one, "name", "description", "content", "files")
-		if err != nil {
-			return err
-		}
-		for _, name := range []string{"name", "description", "content"} {
-			if _, err := options.String(options.Join(path, name), fields[name], "text"); err != nil {
-				return err
-			}
-		}
-	}
-	if len(list) > 0 && !info.Skills {
-		return failure.New(failure.Unsupported, "skills: injected skills are refused on %s: %s", info.Kind, info.SkillsReason).WithPaths("skills")
-	}
-	a.Skills = raw
-	return nil
+func empty(raw json.RawMessage) bool {
+	return options.Absent(raw) || bytes.Equal(bytes.TrimSpace(raw), []byte("[]"))
+}
+
+// Redacted is the agent without the literal values of variables: as it may be journaled.
+func (a Agent) Redacted() (Agent, error) {
+	var err error
+	a.Harness.Options, err = environment.Redact(a.Harness.Options)
+	return a, err
 }

@@ -47,30 +47,6 @@ const (
 	ReadOnly  = "read-only"
 )
 
-// Agent is an agent as `.agent()` described it: validated and normalised.
-type Agent struct {
-	ID             string          `json:"id"`
-	Target         Target          `json:"target"`
-	Harness        Program         `json:"harness"`
-	Instructions   string          `json:"instructions,omitempty"`
-	PermissionMode string          `json:"permissionMode,omitempty"`
-	Skills         json.RawMessage `json:"skills,omitempty"`
-	ActiveTools    []string        `json:"activeTools,omitempty"`
-}
-
-// Target names a target and its definition.
-type Target struct {
-	Kind        string `json:"kind"`
-	ID          string `json:"id"`
-	Fingerprint string `json:"fingerprint"`
-}
-
-// Program is a harness with its options.
-type Program struct {
-	Program string          `json:"program"`
-	Options json.RawMessage `json:"options"`
-}
-
 // Workspace is what a session needs to know of one.
 type Workspace struct {
 	ID     string
@@ -118,7 +94,6 @@ type state struct {
 // Opened is what the engine remembers of an open session.
 type Opened struct {
 	Key       string `json:"key"`
-	Agent     Agent  `json:"agent"`
 	Workspace string `json:"workspace"`
 	Access    string `json:"access"`
 	Claim     string `json:"claim"`
@@ -177,8 +152,8 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 			return Opened{}, err
 		}
 	}
-	o := Opened{Key: key, Agent: a.Agent, Workspace: ws.ID, Access: a.Access, Claim: claim}
-	m.remember(o, ws)
+	o := Opened{Key: key, Workspace: ws.ID, Access: a.Access, Claim: claim}
+	m.remember(o, a.Agent, ws)
 	return o, nil
 }
 
@@ -205,19 +180,19 @@ func (m *Manager) target(t Target) (providers.Definition, providers.Provider, er
 	return def, p, nil
 }
 
-func (m *Manager) remember(o Opened, ws Workspace) {
+func (m *Manager) remember(o Opened, a Agent, ws Workspace) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sessions[o.Key] = &state{key: o.Key, agent: o.Agent, workspace: ws, access: o.Access, claim: o.Claim}
+	m.sessions[o.Key] = &state{key: o.Key, agent: a, workspace: ws, access: o.Access, claim: o.Claim}
 }
 
-// RecallOpen restores a session from the journal.
-func (m *Manager) RecallOpen(o Opened) error {
+// RecallOpen restores a session from the journal. The agent comes from the call: the journal knows no values of variables.
+func (m *Manager) RecallOpen(o Opened, a Agent) error {
 	ws, ok := m.Workspace(o.Workspace)
 	if !ok {
 		return failure.New(failure.JournalInvalid, "the session %q is over the workspace %s, which the journal does not know", o.Key, o.Workspace)
 	}
-	m.remember(o, ws)
+	m.remember(o, a, ws)
 	return nil
 }
 

@@ -25,7 +25,7 @@ const MaxOutput = 16 << 20
 // work is a command that an operation runs under a supervisor.
 type work struct {
 	spec   func(sb providers.Sandbox, continued bool) (supervise.Spec, error)
-	begin  func()                        // before the first byte of an attempt
+	begin  func()                                     // before the first byte of an attempt
 	stdout func(chunk []byte, untold int, upto int64) // the last untold bytes of chunk are new to the event log
 }
 

@@ -212,3 +212,10 @@ func sanitise(args []any) []any {
 	}
 	return out
 }
+
+// Closed fails once nobody reads stdout any more: a stream of data ends there.
+func (u *UI) Closed() error {
+	u.Out.mu.Lock()
+	defer u.Out.mu.Unlock()
+	return u.Out.failed
+}

@@ -21,7 +21,7 @@ func Owner(info fs.FileInfo) (uid int, ok bool) {
 // Inode is the identity of what info describes on its file system, 0 where there is none.
 func Inode(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Ino)
+		return st.Ino
 	}
 	return 0
 }
@@ -59,7 +59,7 @@ func Overwrite(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if _, err := f.WriteAt(data, 0); err != nil {
 		return err
 	}

@@ -172,3 +172,6 @@ func Open(path string) (*os.File, error) { return os.Open(path) }
 
 // File is an open file of ours.
 type File = os.File
+
+// TempDir makes a private temporary folder of the system's.
+func TempDir(prefix string) (string, error) { return os.MkdirTemp("", prefix) }

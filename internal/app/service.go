@@ -1,0 +1,54 @@
+package app
+
+import (
+	"context"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/build"
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/settings"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/workflow"
+	"github.com/laufwerk/laufwerk/internal/workspace"
+)
+
+// opens makes the use cases of runs, with every provider and harness of this build.
+func opens(d *cli.Deps) worker.Open {
+	return func(_ context.Context, create bool) (*runs.Service, error) {
+		set, err := d.Settings()
+		if err != nil {
+			return nil, err
+		}
+		dir, err := set.Home()
+		if err != nil {
+			return nil, err
+		}
+		home, err := store.OpenHome(dir, create)
+		if err != nil {
+			return nil, err
+		}
+		command := "laufwerk " + redact.Line(strings.Join(d.Env.Args, " "))
+		st := store.Open(home, d.Env.Now, command)
+		p := newParts(d.Env)
+		trees := workspace.NewResources(home.Dir(), workspace.Bounds{}, d.Env.Now, nil)
+		driver := claims.NewDriver(claims.Options{
+			Store: st, Now: d.Env.Now, Owner: st.ID,
+			Resources: func(kind claims.Kind, provider string) (providers.Resources, bool) {
+				if kind == claims.KindWorkspace && provider == workflow.WorkspaceProvider {
+					return trees, true
+				}
+				return p.provider(provider)
+			},
+		})
+		return &runs.Service{
+			Home: home, Store: st, Driver: driver, Script: runner(set), Provider: p.provider, Harness: p.harness,
+			HostVars: d.Env.Vars, HomeDir: d.Env.Home(), Now: d.Env.Now, Build: build.Read().Version, Command: command,
+			MaxFiles: set.Count(settings.WriteBackMaxFiles), MaxBytes: set.Bytes(settings.WriteBackMaxBytes),
+		}, nil
+	}
+}

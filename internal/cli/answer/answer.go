@@ -1,0 +1,99 @@
+// Package answer is the command `laufwerk answer`.
+package answer
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/run"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/runs"
+)
+
+// Options of the command.
+type Options struct {
+	Deps *cli.Deps
+	Open worker.Open
+
+	Run      string
+	Key      string
+	Value    string
+	Given    bool
+	Input    string
+	Digest   string
+	NoResume bool
+}
+
+// New makes the command; runF replaces what it does in tests.
+func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Deps: d, Open: open}
+	cmd := &cobra.Command{
+		Use:   "answer RUN KEY [VALUE]",
+		Short: "Answer a question that a run asks",
+		Long: `Answer a question of a run, from anywhere: yes or no, one of the options, or a text. The answer is recorded and the
+run goes on in the foreground, unless a worker is on it already. An answer to a question about a difference counts for
+exactly the content that was frozen when the question was asked; laufwerk diff RUN shows it.`,
+		Example: `$ laufwerk diff 261129-k3f9x2ab
+$ laufwerk answer 261129-k3f9x2ab approve yes
+$ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
+		GroupID: cli.SectionRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Run, o.Key = args[0], args[1]
+			if len(args) > 2 {
+				o.Value, o.Given = args[2], true
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return answer(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Input, "input", "", "the answer from `@file`, or - for stdin: arguments can be read by every user of the machine")
+	f.StringVar(&o.Digest, "digest", "", "answer only if the question is about the content with this `DIGEST`")
+	f.BoolVar(&o.NoResume, "no-resume", false, "record the answer and leave the run as it is")
+	return cmd
+}
+
+func answer(ctx context.Context, o *Options) error {
+	if err := worker.Outside("answer"); err != nil {
+		return err
+	}
+	if o.Given == (o.Input != "") {
+		return failure.New(failure.Usage, "give the answer once: as VALUE, or with --input").WithHint("laufwerk answer %s %s yes", o.Run, o.Key)
+	}
+	if o.Input != "" {
+		b, err := run.Input(o.Deps, o.Input)
+		if err != nil {
+			return err
+		}
+		o.Value = string(b)
+	}
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	r, err := s.Answer(ctx, runs.Answer{Run: o.Run, Key: o.Key, Value: o.Value, Digest: o.Digest, Who: worker.Who()})
+	if err != nil {
+		return err
+	}
+	if _, live := s.Worker(r.ID); live || o.NoResume {
+		o.Deps.UI.Talkf("the answer is recorded\n")
+		if !live {
+			o.Deps.UI.Talkf("next: laufwerk resume %s\n", r.ID)
+		}
+		return o.Deps.UI.Document(worker.Document{Run: r.ID, Workflow: r.Workflow, State: r.State})
+	}
+	st, err := s.Resume(ctx, r.ID)
+	if failure.Is(err, failure.LeaseHeld) { // somebody else took it up this moment, with the answer
+		o.Deps.UI.Talkf("the answer is recorded; another worker is on the run\n")
+		return o.Deps.UI.Document(worker.Document{Run: r.ID, Workflow: r.Workflow, State: runs.Running})
+	}
+	if err != nil {
+		return err
+	}
+	return worker.Work(ctx, o.Deps, s, st, worker.Options{})
+}

@@ -1,0 +1,207 @@
+// Package claims holds the commands `laufwerk claims list|show|abandon`.
+package claims
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/failure"
+)
+
+// New makes the group.
+func New(d *cli.Deps, open worker.Open) *cobra.Command {
+	g := cli.Group("claims", "Look at everything that was allocated, and give up what can never be proved",
+		newList(d, open, nil), newShow(d, open, nil), newAbandon(d, open, nil))
+	g.GroupID = cli.SectionOperate
+	return g
+}
+
+// ListOptions of `claims list`.
+type ListOptions struct {
+	Deps *cli.Deps
+	Open worker.Open
+	All  bool
+	Run  string
+}
+
+func newList(d *cli.Deps, open worker.Open, runF func(context.Context, *ListOptions) error) *cobra.Command {
+	o := &ListOptions{Deps: d, Open: open}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what may exist, or with --all everything that ever did",
+		Long: `List the ledger: every resource with its intent, its allocation and, once it is released, the proof of its absence.
+Without --all only what is outstanding is listed.`,
+		Example: "$ laufwerk claims list\n$ laufwerk claims list --all --run 261129-k3f9x2ab --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return list(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.All, "all", false, "also what was released or abandoned")
+	cmd.Flags().StringVar(&o.Run, "run", "", "only the claims of `RUN`")
+	return cmd
+}
+
+func list(ctx context.Context, o *ListOptions) error {
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	f := claims.Filter{Outstanding: !o.All}
+	if o.Run != "" {
+		r, err := s.Get(ctx, o.Run)
+		if err != nil {
+			return err
+		}
+		f.Run = r.ID
+	}
+	all, err := s.Driver.List(ctx, f)
+	if err != nil {
+		return err
+	}
+	Ledger(o.Deps.UI, all)
+	if len(all) == 0 {
+		o.Deps.UI.Talkf("no claims\n")
+	}
+	return o.Deps.UI.Document(map[string]any{"claims": append([]claims.Claim{}, all...)})
+}
+
+// Ledger prints claims as people read them: what, when it was meant, when it was there, and what proved its end.
+func Ledger(ui *render.UI, list []claims.Claim) {
+	rows := make([][]any, 0, len(list))
+	for _, c := range list {
+		rows = append(rows, []any{c.ID, string(c.Kind), string(c.State), c.Run, clock(c.IntentAt), clock(c.AllocatedAt), clock(c.ReleasedAt), proof(c)})
+	}
+	ui.Table([]string{"CLAIM", "KIND", "STATE", "RUN", "INTENT", "ALLOCATED", "RELEASED", "PROOF"}, rows)
+}
+
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("15:04:05.000")
+}
+
+func proof(c claims.Claim) string {
+	switch {
+	case c.Keep != "":
+		return "kept: " + c.Keep
+	case c.State == claims.Released && len(c.Evidence) > 0:
+		return c.Evidence[len(c.Evidence)-1].What
+	default:
+		return c.Last
+	}
+}
+
+// ShowOptions of `claims show`.
+type ShowOptions struct {
+	Deps  *cli.Deps
+	Open  worker.Open
+	Claim string
+}
+
+func newShow(d *cli.Deps, open worker.Open, runF func(context.Context, *ShowOptions) error) *cobra.Command {
+	o := &ShowOptions{Deps: d, Open: open}
+	return &cobra.Command{
+		Use:     "show CLAIM",
+		Short:   "Show one claim with its exact identity and all evidence",
+		Example: "$ laufwerk claims show cabcdefghijklmno",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Claim = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return show(cmd.Context(), o)
+		},
+	}
+}
+
+func show(ctx context.Context, o *ShowOptions) error {
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	c, err := s.Driver.Get(ctx, o.Claim)
+	if err != nil {
+		return err
+	}
+	print(o.Deps.UI, c)
+	return o.Deps.UI.Document(c)
+}
+
+func print(ui *render.UI, c claims.Claim) {
+	ui.Printf("claim %s\nkind %s, state %s\nrun %s, operation %s\n", ui.Out.Bold(c.ID), string(c.Kind), string(c.State), c.Run, c.Operation)
+	ui.Printf("name %s, owner %s, endpoint %s, resource %s\n", c.Intent.Name, c.Intent.Owner, c.Intent.Endpoint, c.Intent.Resource)
+	ui.Printf("spec %s\n", string(c.Intent.Spec))
+	if c.Keep != "" {
+		ui.Printf("kept: %s\n", c.Keep)
+	}
+	if c.Reason != "" {
+		ui.Printf("abandoned: %s\n", c.Reason)
+	}
+	for _, e := range c.Evidence {
+		ui.Printf("%s %s\n", e.At.Local().Format(time.DateTime), e.What)
+	}
+	if c.Outstanding() {
+		ui.Talkf("next: %s\n", c.CleanupHint())
+	}
+}
+
+// AbandonOptions of `claims abandon`.
+type AbandonOptions struct {
+	Deps   *cli.Deps
+	Open   worker.Open
+	Claim  string
+	Reason string
+}
+
+func newAbandon(d *cli.Deps, open worker.Open, runF func(context.Context, *AbandonOptions) error) *cobra.Command {
+	o := &AbandonOptions{Deps: d, Open: open}
+	cmd := &cobra.Command{
+		Use:   "abandon CLAIM",
+		Short: "Give up a claim whose end can never be proved",
+		Long: `Give up a claim after you looked for its resource yourself. The command prints the exact identity of what may still
+exist, and keeps it with your reason for ever. A claim that clean-up was never tried on is refused.`,
+		Example: "$ laufwerk claims abandon cabcdefghijklmno --reason 'the machine was reinstalled'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Claim = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return abandon(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "why nothing can be proved (needed)")
+	return cmd
+}
+
+func abandon(ctx context.Context, o *AbandonOptions) error {
+	if err := worker.Outside("claims abandon"); err != nil {
+		return err
+	}
+	if o.Reason == "" {
+		return failure.New(failure.Usage, "abandoning a claim needs a reason, which is kept for ever").
+			WithHint("laufwerk claims abandon %s --reason '…'", o.Claim)
+	}
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	c, err := s.Driver.Get(ctx, o.Claim)
+	if err != nil {
+		return err
+	}
+	if c, err = s.Driver.Abandon(ctx, c.ID, o.Reason); err != nil {
+		return err
+	}
+	print(o.Deps.UI, c)
+	return o.Deps.UI.Document(c)
+}

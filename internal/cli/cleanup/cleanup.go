@@ -1,0 +1,96 @@
+// Package cleanup is the command `laufwerk cleanup`.
+package cleanup
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cleanup"
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/failure"
+)
+
+// Options of the command.
+type Options struct {
+	Deps *cli.Deps
+	Open worker.Open
+
+	Request cleanup.Request
+}
+
+// New makes the command; runF replaces what it does in tests.
+func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Deps: d, Open: open}
+	cmd := &cobra.Command{
+		Use:   "cleanup [RUN]",
+		Short: "Give up what runs that are over still hold",
+		Long: `End the sandboxes, processes and workspaces of a run that is over, or of all such runs. A claim is only dropped when
+the absence of its resource was observed; what could not be confirmed is listed with the next command, and the exit code
+is 6. Workspaces with changes that were never written back are kept unless --discard-changes is given.`,
+		Example: `$ laufwerk cleanup 261129-k3f9x2ab
+$ laufwerk cleanup --all --dry-run
+$ laufwerk cleanup --all --cancel --discard-changes`,
+		GroupID: cli.SectionOperate,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.Request.Run = args[0]
+			}
+			if (o.Request.Run != "") == o.Request.All {
+				return failure.New(failure.Usage, "name a run, or say --all").WithHint("laufwerk cleanup --all --dry-run shows what there is")
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.Request.All, "all", false, "every run that is over, and what belongs to no run")
+	f.BoolVar(&o.Request.Cancel, "cancel", false, "also cancel runs that are not over and have no live worker")
+	f.BoolVar(&o.Request.DryRun, "dry-run", false, "only list what would be ended")
+	f.BoolVar(&o.Request.Discard, "discard-changes", false, "also remove workspaces with changes that were never written back")
+	return cmd
+}
+
+func run(ctx context.Context, o *Options) error {
+	if err := worker.Outside("cleanup"); err != nil {
+		return err
+	}
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	o.Request.Who = worker.Who()
+	rep, err := cleanup.Clean(ctx, s, o.Request)
+	ui := o.Deps.UI
+	var rows [][]any
+	verb := "released"
+	if o.Request.DryRun {
+		verb = "would release"
+	}
+	for _, r := range rep.Released {
+		rows = append(rows, []any{verb, string(r.Kind), r.Claim, r.Run, r.Last})
+	}
+	for _, r := range rep.Kept {
+		rows = append(rows, []any{"kept", string(r.Kind), r.Claim, r.Run, r.Kept + "; " + r.Next})
+	}
+	for _, r := range rep.Retained {
+		rows = append(rows, []any{"retained", string(r.Kind), r.Claim, r.Run, r.Last + "; " + r.Next})
+	}
+	for _, r := range rep.Skipped {
+		rows = append(rows, []any{"skipped", "run", r.Run, r.Run, r.Reason + "; " + r.Next})
+	}
+	for _, f := range rep.Folders {
+		rows = append(rows, []any{verb, "folder", f, f, "of a run that never came to be"})
+	}
+	ui.Table([]string{"WHAT", "KIND", "ID", "RUN", "OBSERVED"}, rows)
+	if len(rows) == 0 && err == nil {
+		ui.Talkf("nothing to clean up\n")
+	}
+	if err != nil {
+		return cli.Fail(err, rep)
+	}
+	return ui.Document(rep)
+}

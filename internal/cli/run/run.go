@@ -1,0 +1,112 @@
+// Package run is the command `laufwerk run`.
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+)
+
+// Options of the command.
+type Options struct {
+	Deps *cli.Deps
+	Open worker.Open
+
+	Workflow   string
+	Input      string
+	NoExchange bool
+}
+
+// New makes the command; runF replaces what it does in tests.
+func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Deps: d, Open: open}
+	cmd := &cobra.Command{
+		Use:   "run WORKFLOW",
+		Short: "Start a workflow and work on it until it ends or waits for a person",
+		Long: `Start a workflow of the project and work on it in the foreground. If this process dies, what runs goes on
+under its supervisor, and laufwerk resume takes the run up where it was. Where a person is asked and none is
+at the terminal, the command ends with exit code 8 and says how to answer.`,
+		Example: `$ laufwerk run issue-to-fix --input '{"issue":"Parse() drops the last field","check":"go test ./..."}'
+$ laufwerk run issue-to-fix --input @issue.json --json`,
+		GroupID: cli.SectionRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Workflow = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.Input, "input", "", "the workflow's input: `JSON`, @file, or - for stdin")
+	cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
+	return cmd
+}
+
+func run(ctx context.Context, o *Options) error {
+	input, err := Input(o.Deps, o.Input)
+	if err != nil {
+		return err
+	}
+	s, err := o.Open(ctx, true)
+	if err != nil {
+		return err
+	}
+	root, err := project.Find(o.Deps.Env.Dir, o.Deps.Flags.Project, s.Home.Dir())
+	if err != nil {
+		return err
+	}
+	p, err := project.Load(ctx, s.Script, root)
+	if err != nil {
+		return err
+	}
+	w, err := p.Workflow(ctx, o.Workflow)
+	if err != nil {
+		return err
+	}
+	st, err := s.Start(ctx, runs.Request{Project: p, Workflow: w, Input: input})
+	if err != nil {
+		return err
+	}
+	o.Deps.UI.Talkf("run %s of %s\n", o.Deps.UI.Err.Bold(st.Run.ID), w.Name)
+	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange})
+}
+
+// Input reads a value that is given as JSON, as @file, or as - for stdin. It need not be JSON: the caller knows.
+func Input(d *cli.Deps, given string) (json.RawMessage, error) {
+	switch {
+	case given == "-":
+		b, err := io.ReadAll(io.LimitReader(d.Env.In, maxInput+1))
+		if err != nil {
+			return nil, failure.Wrap(err, failure.InputInvalid, "read the input from stdin")
+		}
+		return bounded(b)
+	case strings.HasPrefix(given, "@"):
+		b, err := files.Read(d.Path(given[1:]))
+		if err != nil {
+			return nil, failure.Wrap(err, failure.InputInvalid, "read the input")
+		}
+		return bounded(b)
+	default:
+		return json.RawMessage(given), nil
+	}
+}
+
+// maxInput bounds an input in bytes.
+const maxInput = 16 << 20
+
+func bounded(b []byte) (json.RawMessage, error) {
+	if len(b) > maxInput {
+		return nil, failure.New(failure.InputInvalid, "the input is larger than %d bytes", maxInput)
+	}
+	return b, nil
+}

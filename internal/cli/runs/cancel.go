@@ -1,0 +1,98 @@
+package runs
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+)
+
+// CancelOptions of `runs cancel`.
+type CancelOptions struct {
+	Deps   *cli.Deps
+	Open   worker.Open
+	Run    string
+	Reason string
+	Force  bool
+}
+
+func newCancel(d *cli.Deps, open worker.Open, runF func(context.Context, *CancelOptions) error) *cobra.Command {
+	o := &CancelOptions{Deps: d, Open: open}
+	cmd := &cobra.Command{
+		Use:   "cancel RUN",
+		Short: "End a run for good",
+		Long: `End a run: everything that it runs is ended, and it cannot be resumed any more. A live worker is asked to do it. What
+the run allocated stays recorded until laufwerk cleanup gives it up.`,
+		Example: "$ laufwerk runs cancel 261129-k3f9x2ab && laufwerk cleanup 261129-k3f9x2ab",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Run = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return cancel(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "kill a worker that does not answer")
+	return cmd
+}
+
+func cancel(ctx context.Context, o *CancelOptions) error {
+	if err := worker.Outside("runs cancel"); err != nil {
+		return err
+	}
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	r, err := s.Cancel(ctx, o.Run, o.Reason, o.Force, worker.Who())
+	if err != nil {
+		return err
+	}
+	o.Deps.UI.Talkf("run %s is over: %s\nnext: laufwerk cleanup %s\n", r.ID, r.State, r.ID)
+	return o.Deps.UI.Document(r)
+}
+
+// PruneOptions of `runs prune`.
+type PruneOptions struct {
+	Deps *cli.Deps
+	Open worker.Open
+	Run  string
+}
+
+func newPrune(d *cli.Deps, open worker.Open, runF func(context.Context, *PruneOptions) error) *cobra.Command {
+	o := &PruneOptions{Deps: d, Open: open}
+	return &cobra.Command{
+		Use:     "prune RUN",
+		Short:   "Remove the history of a run that is over and holds nothing",
+		Example: "$ laufwerk runs prune 261129-k3f9x2ab",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Run = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return prune(cmd.Context(), o)
+		},
+	}
+}
+
+func prune(ctx context.Context, o *PruneOptions) error {
+	if err := worker.Outside("runs prune"); err != nil {
+		return err
+	}
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	r, err := s.Get(ctx, o.Run)
+	if err != nil {
+		return err
+	}
+	if err := s.Prune(ctx, r.ID); err != nil {
+		return err
+	}
+	o.Deps.UI.Talkf("run %s is removed\n", r.ID)
+	return o.Deps.UI.Document(map[string]any{"run": r.ID, "removed": true})
+}

@@ -1,0 +1,73 @@
+package runs
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/journal"
+)
+
+// LogsOptions of `runs logs`.
+type LogsOptions struct {
+	Deps   *cli.Deps
+	Open   worker.Open
+	Run    string
+	Follow bool
+}
+
+func newLogs(d *cli.Deps, open worker.Open, runF func(context.Context, *LogsOptions) error) *cobra.Command {
+	o := &LogsOptions{Deps: d, Open: open}
+	cmd := &cobra.Command{
+		Use:     "logs RUN",
+		Short:   "Print what happened in a run, one event a line",
+		Example: "$ laufwerk runs logs 261129-k3f9x2ab -f\n$ laufwerk runs logs 261129-k3f9x2ab --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Run = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return logs(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on until nobody works on the run any more")
+	return cmd
+}
+
+func logs(ctx context.Context, o *LogsOptions) error {
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	return s.Events(ctx, o.Run, o.Follow, func(ev journal.Event) error {
+		printEvent(o.Deps, ev)
+		if err := o.Deps.UI.Document(ev); err != nil {
+			return err
+		}
+		return o.Deps.UI.Closed()
+	})
+}
+
+func printEvent(d *cli.Deps, ev journal.Event) {
+	if ev.Kind == "attempt" {
+		return
+	}
+	name := ev.Op
+	if name == "" {
+		name = ev.Kind
+	}
+	d.UI.Printf("%s %s %s\n", ev.At.Local().Format(time.TimeOnly), name, ev.Text)
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return itoa(n) + " " + what + "s"
+}

@@ -1,0 +1,114 @@
+// Package runs holds the commands `laufwerk runs list|show|logs|cancel|prune`.
+package runs
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/runs"
+)
+
+// New makes the group.
+func New(d *cli.Deps, open worker.Open) *cobra.Command {
+	g := cli.Group("runs", "List, show, follow, cancel and prune runs",
+		newList(d, open, nil), newShow(d, open, nil), newLogs(d, open, nil), newCancel(d, open, nil), newPrune(d, open, nil))
+	g.GroupID = cli.SectionRuns
+	return g
+}
+
+// ListOptions of `runs list`.
+type ListOptions struct {
+	Deps *cli.Deps
+	Open worker.Open
+	All  bool
+}
+
+func newList(d *cli.Deps, open worker.Open, runF func(context.Context, *ListOptions) error) *cobra.Command {
+	o := &ListOptions{Deps: d, Open: open}
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the runs of this project, newest first",
+		Example: "$ laufwerk runs list\n$ laufwerk runs list --all --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return list(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.All, "all", false, "the runs of every project; outside a project that is so anyway")
+	return cmd
+}
+
+// Listed is one run in a listing.
+type Listed struct {
+	runs.Run
+	Worker      int  `json:"worker,omitempty"` // process id
+	HalfApplied bool `json:"halfApplied,omitempty"`
+}
+
+func list(ctx context.Context, o *ListOptions) error {
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	root := ""
+	if !o.All {
+		found, err := project.Find(o.Deps.Env.Dir, o.Deps.Flags.Project, "")
+		if err == nil {
+			root = found
+		} else if o.Deps.Flags.Project != "" {
+			return err
+		}
+	}
+	all, err := s.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	out := []Listed{}
+	var rows [][]any
+	for _, r := range all {
+		if root != "" && r.Root != root {
+			continue
+		}
+		l := Listed{Run: r}
+		if w, live := s.Worker(r.ID); live {
+			l.Worker = w.PID
+		}
+		if half, err := s.HalfApplied(r.ID); err == nil {
+			l.HalfApplied = half != ""
+		}
+		out = append(out, l)
+		rows = append(rows, []any{r.ID, r.Workflow, state(l), r.CreatedAt.Local().Format("2006-01-02 15:04"), note(l)})
+	}
+	ui := o.Deps.UI
+	ui.Table([]string{"RUN", "WORKFLOW", "STATE", "STARTED", ""}, rows)
+	if len(rows) == 0 {
+		ui.Talkf("no runs\n")
+	}
+	return ui.Document(map[string]any{"runs": out})
+}
+
+func state(l Listed) string {
+	if l.HalfApplied {
+		return l.State + ", half-applied write-back"
+	}
+	return l.State
+}
+
+func note(l Listed) string {
+	switch {
+	case l.HalfApplied:
+		return "laufwerk writeback continue|abort " + l.ID
+	case l.State == runs.Waiting && len(l.Waiting) > 0:
+		return l.Waiting[0].Title
+	case l.State == runs.Interrupted:
+		return "laufwerk resume " + l.ID
+	default:
+		return l.Reason
+	}
+}

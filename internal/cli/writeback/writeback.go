@@ -1,0 +1,86 @@
+// Package writeback holds the commands `laufwerk writeback continue` and `abort`.
+package writeback
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+)
+
+// Options of both commands.
+type Options struct {
+	Deps *cli.Deps
+	Open worker.Open
+
+	Run    string
+	Abort  bool
+	DryRun bool
+}
+
+// New makes the group; runF replaces what its commands do in tests.
+func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
+	g := cli.Group("writeback", "End a write-back that was killed half-way", command(d, open, runF, false), command(d, open, runF, true))
+	g.GroupID = cli.SectionOperate
+	return g
+}
+
+func command(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error, abort bool) *cobra.Command {
+	o := &Options{Deps: d, Open: open, Abort: abort}
+	cmd := &cobra.Command{
+		Use:     "continue RUN",
+		Short:   "Bring a half-applied write-back to its end",
+		Long:    "Write the rest of the frozen bytes. The run itself is not resumed: laufwerk resume does both.",
+		Example: "$ laufwerk writeback continue 261129-k3f9x2ab",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Run = args[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	if abort {
+		cmd.Use, cmd.Short = "abort RUN", "Undo a half-applied write-back"
+		cmd.Long = "Put back what was there before, path by path; a path that somebody changed since is left alone and named."
+		cmd.Example = "$ laufwerk writeback abort 261129-k3f9x2ab --dry-run\n$ laufwerk writeback abort 261129-k3f9x2ab"
+	}
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list the steps")
+	return cmd
+}
+
+func run(ctx context.Context, o *Options) error {
+	if err := worker.Outside("writeback"); err != nil {
+		return err
+	}
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	ui := o.Deps.UI
+	if o.DryRun {
+		steps, err := s.WriteBackSteps(ctx, o.Run)
+		if err != nil {
+			return err
+		}
+		for _, st := range steps {
+			ui.Printf("%s\t%s\t%s\n", string(st.Action), render.Name(st.Path), st.Note)
+		}
+		return ui.Document(map[string]any{"run": o.Run, "steps": steps})
+	}
+	rep, err := s.EndWriteBack(ctx, o.Run, o.Abort)
+	if err != nil {
+		return cli.Fail(err, rep)
+	}
+	for _, p := range rep.Restored {
+		ui.Printf("restored\t%s\n", render.Name(p))
+	}
+	for _, p := range rep.Left {
+		ui.Printf("left\t%s\n", render.Name(p))
+	}
+	ui.Talkf("the write-back of run %s is %s\nnext: laufwerk resume %s\n", rep.Run, rep.State, rep.Run)
+	return ui.Document(rep)
+}

@@ -1,0 +1,105 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/workflow"
+)
+
+// Answer leaves a person's answer for the run. The run is resumed by the caller where no worker lives.
+type Answer struct {
+	Run    string
+	Key    string
+	Value  string // as it was typed: yes or no, an option's value, a text
+	Digest string // of the content that was looked at; "" means: as the question shows it
+	Who    journal.Who
+}
+
+// Answer checks an answer against the open question and leaves it in the run's inbox.
+func (s *Service) Answer(ctx context.Context, a Answer) (Run, error) {
+	r, err := s.Get(ctx, a.Run)
+	if err != nil {
+		return r, err
+	}
+	if r.Terminal() {
+		return r, failure.New(failure.RunState, "run %s has ended: %s", r.ID, r.State).WithHint("laufwerk runs show %s", r.ID)
+	}
+	q, err := s.question(r.ID, a.Key)
+	if err != nil {
+		return r, err
+	}
+	value, err := parseAnswer(q, a.Value)
+	if err != nil {
+		return r, failure.New(failure.InputInvalid, "%v", err).WithHint("%s", AnswerCommand(r.ID, q))
+	}
+	if a.Digest != "" && !strings.HasPrefix(q.Digest, a.Digest) {
+		return r, failure.New(failure.ChangedSinceApproval, "the question %q is about the content %s, and you looked at %s", q.Key, q.Digest, a.Digest).
+			WithHint("laufwerk diff %s", r.ID)
+	}
+	j := s.Journal(r.ID)
+	waiting, err := j.Messages()
+	if err != nil {
+		return r, err
+	}
+	for _, m := range waiting {
+		if m.Kind == journal.Answer && m.Key == a.Key {
+			return r, failure.New(failure.RunState, "the question %q of run %s was answered already; the run has not taken the answer yet", a.Key, r.ID).
+				WithHint("laufwerk resume %s", r.ID)
+		}
+	}
+	return r, j.Send(journal.Message{Kind: journal.Answer, At: s.now(), Key: a.Key, Value: value, Digest: q.Digest, Who: a.Who})
+}
+
+// Questions are the open ones of a run, as its journal knows them.
+func (s *Service) Questions(id string) ([]workflow.Waiting, error) {
+	records, err := s.Journal(id).Read()
+	if err != nil {
+		return nil, err
+	}
+	return workflow.OpenQuestions(records), nil
+}
+
+func (s *Service) question(run, key string) (workflow.Waiting, error) {
+	records, err := s.Journal(run).Read()
+	if err != nil {
+		return workflow.Waiting{}, err
+	}
+	var open []string
+	for _, q := range workflow.OpenQuestions(records) {
+		if q.Key == key {
+			return q, nil
+		}
+		open = append(open, q.Key)
+	}
+	for _, r := range records {
+		if r.Type == journal.Completed && r.Op == workflow.QuestionID(key) {
+			return workflow.Waiting{}, failure.New(failure.RunState, "the question %q of run %s was answered already", key, run).WithHint("laufwerk runs show %s", run)
+		}
+	}
+	e := failure.New(failure.NotFound, "run %s does not ask %q", run, key)
+	if len(open) > 0 {
+		return workflow.Waiting{}, e.WithHint("it asks: %s", strings.Join(open, ", "))
+	}
+	return workflow.Waiting{}, e.WithHint("it asks nothing at the moment; laufwerk runs show %s", run)
+}
+
+func parseAnswer(q workflow.Waiting, typed string) (json.RawMessage, error) {
+	if q.Type == workflow.Confirm {
+		switch strings.ToLower(strings.TrimSpace(typed)) {
+		case "yes", "y", "true":
+			return json.RawMessage("true"), nil
+		case "no", "n", "false":
+			return json.RawMessage("false"), nil
+		}
+		return nil, failure.New(failure.InputInvalid, "the question %q is answered by yes or no, not %q", q.Key, typed)
+	}
+	value, err := json.Marshal(typed)
+	if err != nil {
+		return nil, err
+	}
+	return value, q.Check(value)
+}

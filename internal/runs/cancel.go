@@ -1,0 +1,230 @@
+package runs
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+	"github.com/laufwerk/laufwerk/internal/workflow"
+)
+
+// CancelWait is how long a live worker may take to cancel its run.
+const CancelWait = 30 * time.Second
+
+// Cancel makes a run terminal: what it runs is fenced, what it allocated stays claimed until it is cleaned up. A live worker
+// is asked to do it; with force one that does not answer is ended first.
+func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who journal.Who) (Run, error) {
+	r, err := s.Get(ctx, id)
+	if err != nil {
+		return r, err
+	}
+	if r.Terminal() {
+		return r, nil
+	}
+	if half, err := s.HalfApplied(r.ID); err != nil {
+		return r, err
+	} else if half != "" {
+		return r, halfApplied(r.ID)
+	}
+	if worker, live := s.Worker(r.ID); live {
+		if err := s.Journal(r.ID).Send(journal.Message{Kind: journal.Cancel, At: s.now(), Reason: reason, Who: who}); err != nil {
+			return r, err
+		}
+		gone, err := s.awaitLease(ctx, r.ID, force)
+		if err != nil {
+			return r, err
+		}
+		if !gone {
+			if !force {
+				return r, failure.New(failure.LeaseHeld, "the worker of run %s (%s) was asked to cancel it %s ago and is still there", r.ID, worker, CancelWait).
+					WithHint("laufwerk runs cancel %s --force ends the worker", r.ID)
+			}
+			if err := s.endWorker(ctx, r.ID, worker); err != nil {
+				return r, err
+			}
+		}
+		if r, err = s.Get(ctx, r.ID); err != nil || r.Terminal() {
+			return r, err
+		}
+	}
+	l, err := s.Lease(ctx, r.ID)
+	if err != nil {
+		return r, err
+	}
+	defer l.Release()
+	return s.cancelDead(ctx, r, reason)
+}
+
+func halfApplied(id string) error {
+	return failure.New(failure.HalfApplied, "run %s has a half-applied write-back", id).
+		WithHint("laufwerk writeback continue %s, or laufwerk writeback abort %s", id, id)
+}
+
+func (s *Service) awaitLease(ctx context.Context, id string, force bool) (bool, error) {
+	wait := CancelWait
+	if force {
+		wait = 5 * time.Second
+	}
+	l, err := lock.Acquire(ctx, s.leasePath(id), lock.Exclusive, wait, s.Command)
+	if failure.Is(err, failure.LockHeld) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	l.Release()
+	return true, nil
+}
+
+// endWorker kills a worker that does not answer. The lock proves that it lives and is this run's worker.
+func (s *Service) endWorker(ctx context.Context, id string, worker lock.Holder) error {
+	if err := endProcess(worker.PID); err != nil {
+		return failure.Wrap(err, failure.Failed, "end the worker of run %s (%s)", id, worker)
+	}
+	if gone, err := s.awaitLease(ctx, id, false); err != nil || !gone {
+		return failure.New(failure.LeaseHeld, "the worker of run %s (%s) does not end", id, worker)
+	}
+	return nil
+}
+
+func endProcess(pid int) error {
+	id, err := process.Of(pid)
+	if err != nil {
+		return err
+	}
+	return process.Signal(id, syscall.SIGKILL)
+}
+
+// cancelDead ends a run that nobody works on; the caller holds the lease.
+func (s *Service) cancelDead(ctx context.Context, r Run, reason string) (Run, error) {
+	ctx = context.WithoutCancel(ctx)
+	if err := s.fence(ctx, r.ID); err != nil {
+		return r, err
+	}
+	w, records, err := s.Journal(r.ID).Open()
+	if err != nil {
+		return r, err
+	}
+	defer w.Close()
+	end := ending(records)
+	if end == nil {
+		text := "the run was cancelled"
+		if reason != "" {
+			text += ": " + reason
+		}
+		end = &journal.Record{Type: journal.End, At: s.now(), State: Cancelled, Reason: reason, Error: workflow.WireError(failure.New(failure.Cancelled, "%s", text))}
+		if err := w.Append(*end); err != nil {
+			return r, err
+		}
+	}
+	crash.Point("runs/before-cancelled")
+	r.State, r.EndedAt, r.Waiting = end.State, s.now(), nil
+	if end.Error != nil {
+		r.Reason, r.Code = end.Error.Message, end.Error.Code
+	}
+	if err := s.put(ctx, r); err != nil {
+		return r, err
+	}
+	j := s.Journal(r.ID)
+	ms, _ := j.Messages()
+	for _, m := range ms {
+		_ = j.Done(m)
+	}
+	return r, nil
+}
+
+// fence ends everything that any session of the run may still be running; the sandboxes stay.
+func (s *Service) fence(ctx context.Context, run string) error {
+	list, err := s.Driver.List(ctx, claims.Filter{Run: run, Kind: claims.KindSession, Outstanding: true})
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		p, ok := s.Provider(c.Provider)
+		if !ok {
+			return failure.New(failure.Unsupported, "the provider %q of claim %s is not part of this build", c.Provider, c.ID)
+		}
+		sb, err := p.Enter(ctx, c.Intent, providers.Definition{})
+		if failure.Is(err, failure.SessionLost) {
+			continue // clean-up looks at it again
+		}
+		if err != nil {
+			return err
+		}
+		if f := sb.Fence(ctx); !f.Sure {
+			return failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of run %s runs any more: %s", run, f.Why).
+				WithHint("laufwerk claims show %s", c.ID)
+		}
+	}
+	return nil
+}
+
+// Prune removes a run that is over and of which nothing is outstanding: its folder, its journal, its record.
+func (s *Service) Prune(ctx context.Context, id string) error {
+	r, err := s.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !r.Terminal() {
+		return failure.New(failure.RunState, "run %s is %s, and only a run that is over can be pruned", r.ID, r.State).
+			WithHint("laufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID)
+	}
+	l, err := s.Lease(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	if half, err := s.HalfApplied(r.ID); err != nil {
+		return err
+	} else if half != "" {
+		return halfApplied(r.ID)
+	}
+	list, err := s.Driver.List(ctx, claims.Filter{Run: r.ID, Outstanding: true})
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 {
+		e := failure.New(failure.Retained, "run %s still has %d resources: %s", r.ID, len(list), describeAll(list))
+		if list[0].Keep != "" {
+			return e.WithHint("laufwerk diff %s; laufwerk cleanup %s --discard-changes", r.ID, r.ID)
+		}
+		return e.WithHint("laufwerk cleanup %s", r.ID)
+	}
+	// The record goes first: a folder without a record is swept, a record without a folder would be a lie.
+	crash.Point("runs/before-prune")
+	if err := s.Store.Update(ctx, func(tx store.Tx) error { return tx.Delete(store.Runs, r.ID) }); err != nil {
+		return err
+	}
+	crash.Point("runs/after-prune")
+	return files.RemoveAll(s.Dir(r.ID))
+}
+
+func describeAll(list []claims.Claim) string {
+	out := ""
+	for i, c := range list {
+		if i > 0 {
+			out += ", "
+		}
+		out += string(c.Kind) + " " + c.ID + " (" + string(c.State) + ")"
+	}
+	return out
+}
+
+type claimLine struct {
+	Run   string       `json:"run"`
+	State claims.State `json:"state"`
+	Keep  string       `json:"keep"`
+}
+
+func (c claimLine) outstanding() bool {
+	return claims.Claim{State: c.State}.Outstanding()
+}

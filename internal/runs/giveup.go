@@ -1,0 +1,137 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/workflow"
+	"github.com/laufwerk/laufwerk/internal/workspace"
+)
+
+// Kept is a workspace that stays although its run is over.
+type Kept struct {
+	Claim string `json:"claim"`
+	Why   string `json:"why"`
+}
+
+// giveUp ends the workspaces of a run that succeeded with nothing unwritten; others are kept for clean-up.
+func (s *Service) giveUp(ctx context.Context, r Run) ([]Kept, error) {
+	list, err := s.Driver.List(ctx, claims.Filter{Run: r.ID, Kind: claims.KindWorkspace, Outstanding: true})
+	if err != nil {
+		return nil, err
+	}
+	var kept []Kept
+	var first error
+	for _, c := range list {
+		why, err := s.Unwritten(ctx, c)
+		switch {
+		case err != nil:
+			why = err.Error()
+		case why == "" && r.State != Succeeded:
+			kept = append(kept, Kept{Claim: c.ID, Why: "the run " + r.State})
+			continue
+		}
+		if why != "" {
+			if _, err := s.Driver.SetKeep(ctx, c.ID, why); err != nil && first == nil {
+				first = err
+			}
+			kept = append(kept, Kept{Claim: c.ID, Why: why})
+			continue
+		}
+		if _, err := s.Driver.Release(ctx, c.ID); err != nil && first == nil {
+			first = err
+		}
+	}
+	return kept, first
+}
+
+// Unwritten says what a workspace holds that was never written back, "" if nothing.
+func (s *Service) Unwritten(ctx context.Context, c claims.Claim) (string, error) {
+	return workspace.Unwritten(ctx, s.Home.WorkspaceDir(c.ID))
+}
+
+// Difference is the text of frozen content that a question of the run is bound to.
+func (s *Service) Difference(_ context.Context, run, digest string) (string, error) {
+	f, err := workspace.LoadFreeze(workflow.FreezeDir(s.Dir(run), digest))
+	if err != nil {
+		return "", err
+	}
+	return workspace.Render(f)
+}
+
+// NotHalfApplied fails if the run has a write-back that was begun and neither finished nor undone.
+func (s *Service) NotHalfApplied(id string) error {
+	half, err := s.HalfApplied(id)
+	if err == nil && half != "" {
+		return halfApplied(id)
+	}
+	return err
+}
+
+// DropHolds frees what a run that is over and has no claims left still holds itself.
+func (s *Service) DropHolds(ctx context.Context, run string, dry bool) error {
+	if dry {
+		return nil
+	}
+	return s.Store.Update(ctx, func(tx store.Tx) error {
+		holds, err := claims.ListHoldsTx(tx, "")
+		if err != nil {
+			return err
+		}
+		for _, h := range holds {
+			for _, o := range h.Holders {
+				if o.Run != run {
+					continue
+				}
+				if err := s.Driver.DropHoldsTx(tx, o.ID); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// SweepFolders removes folders of runs that never came to be: their start was killed before the store named them.
+func (s *Service) SweepFolders(ctx context.Context, dry bool) ([]string, error) {
+	names, err := files.Names(s.Home.RunsDir())
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	err = s.Store.View(ctx, func(tx store.Tx) error {
+		return tx.Each(store.Runs, "", func(key string, _ json.RawMessage) error {
+			known[key] = true
+			return nil
+		})
+	})
+	swept := []string{}
+	for _, n := range names {
+		if known[n] || err != nil {
+			continue
+		}
+		l, leaseErr := s.Lease(ctx, n)
+		if failure.Is(leaseErr, failure.LeaseHeld) {
+			continue // it is being started
+		}
+		if leaseErr != nil {
+			return swept, leaseErr
+		}
+		now, getErr := s.Get(ctx, n) // it may have been named since we read
+		if failure.Is(getErr, failure.NotFound) && now.ID == "" {
+			swept = append(swept, n)
+			if !dry {
+				crash.Point("runs/before-sweep")
+				err = files.RemoveAll(filepath.Join(s.Home.RunsDir(), n))
+			}
+		}
+		l.Release()
+	}
+	return swept, err
+}

@@ -1,0 +1,204 @@
+package runs
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/schema"
+	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
+)
+
+// Request is a run to start.
+type Request struct {
+	Project  *project.Project
+	Workflow *project.Workflow
+	Input    json.RawMessage // JSON; nil is null
+}
+
+// Started is a run with its lease: the caller works on it, or releases the lease.
+type Started struct {
+	Run     Run
+	Targets []providers.Definition // as the config defines them now, with the values that the record does not hold
+	Lease   *lock.Lock
+}
+
+// Start makes a run. It exists whole or not at all: its folder is complete before the store names it.
+func (s *Service) Start(ctx context.Context, q Request) (Started, error) {
+	input := q.Input
+	if len(input) == 0 {
+		input = json.RawMessage("null")
+	}
+	if err := checkInput(q.Workflow, input); err != nil {
+		return Started{}, err
+	}
+	targets, err := withoutValues(q.Project.Targets)
+	if err != nil {
+		return Started{}, err
+	}
+	id, err := newID(s.now())
+	if err != nil {
+		return Started{}, err
+	}
+	r := Run{
+		ID: id, Project: q.Project.ID, Scope: q.Project.Scope, Root: q.Project.Root, Workflow: q.Workflow.Name,
+		State: Running, Targets: targets, Bundle: q.Workflow.Bundle.Digest, Build: s.Build, CreatedAt: s.now(),
+	}
+	l, err := s.Lease(ctx, id)
+	if err != nil {
+		return Started{}, err
+	}
+	if err := s.create(ctx, r, q, input); err != nil {
+		l.Release()
+		return Started{}, err
+	}
+	return Started{Run: r, Targets: q.Project.Targets, Lease: l}, nil
+}
+
+// withoutValues are definitions without the literal values of variables.
+func withoutValues(list []providers.Definition) ([]providers.Definition, error) {
+	out := slices.Clone(list)
+	for i := range out {
+		var err error
+		if out[i].Options, err = environment.Redact(out[i].Options); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s *Service) create(ctx context.Context, r Run, q Request, input json.RawMessage) error {
+	dir := s.Dir(r.ID)
+	crash.Point("runs/before-folder")
+	if err := files.MkdirAll(dir); err != nil {
+		return failure.Wrap(err, failure.HomeInvalid, "make the run's folder")
+	}
+	bundle, err := json.Marshal(q.Workflow.Bundle)
+	if err != nil {
+		return err
+	}
+	if err := files.Write(runFile(dir, "bundle.json"), bundle); err != nil {
+		return failure.Wrap(err, failure.HomeInvalid, "keep the workflow's code")
+	}
+	if err := files.Write(runFile(dir, "input.json"), input); err != nil {
+		return failure.Wrap(err, failure.HomeInvalid, "keep the input")
+	}
+	w, _, err := s.Journal(r.ID).Open()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	begin := journal.Record{Type: journal.Begin, At: r.CreatedAt, Version: journal.Version, Run: r.ID, Build: s.Build}
+	if err := w.Append(begin); err != nil {
+		return err
+	}
+	crash.Point("runs/before-commit")
+	err = s.Store.Update(ctx, func(tx store.Tx) error {
+		if err := s.admit(tx, r, q.Project.Concurrency); err != nil {
+			return err
+		}
+		r.UpdatedAt = s.now()
+		return tx.Put(store.Runs, r.ID, r)
+	})
+	if err != nil {
+		_ = files.RemoveAll(dir)
+		return err
+	}
+	crash.Point("runs/after-commit")
+	return nil
+}
+
+// admit bounds the live runs of a project. A run counts until it is over and nothing of it is outstanding.
+func (s *Service) admit(tx store.Tx, r Run, limit int) error {
+	if limit <= 0 {
+		return nil
+	}
+	live, err := s.liveRuns(tx, r.Scope)
+	if err != nil {
+		return err
+	}
+	if len(live) >= limit {
+		e := failure.New(failure.AdmissionFull, "the project %s allows %d live runs, and these are: %v", r.Project, limit, live)
+		return e.WithHint("finish, cancel or clean up one of them: laufwerk runs show %s", live[0])
+	}
+	return nil
+}
+
+func (s *Service) liveRuns(tx store.Tx, scope string) ([]string, error) {
+	outstanding := map[string]bool{}
+	err := tx.Each(store.Claims, "", func(_ string, raw json.RawMessage) error {
+		var c claimLine
+		if err := json.Unmarshal(raw, &c); err != nil {
+			return err
+		}
+		if c.outstanding() && c.Keep == "" {
+			outstanding[c.Run] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var live []string
+	err = tx.Each(store.Runs, "", func(_ string, raw json.RawMessage) error {
+		var r Run
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return err
+		}
+		if r.Scope != scope {
+			return nil
+		}
+		half, err := s.HalfApplied(r.ID)
+		if err != nil {
+			return err
+		}
+		if !r.Terminal() || outstanding[r.ID] || half != "" {
+			live = append(live, r.ID)
+		}
+		return nil
+	})
+	return live, err
+}
+
+func checkInput(w *project.Workflow, input json.RawMessage) error {
+	if !json.Valid(input) {
+		return failure.New(failure.InputInvalid, "the input is not JSON").
+			WithHint("laufwerk run %s --input '{…}', --input @file.json or --input -", w.Name)
+	}
+	if len(w.Input) == 0 {
+		return nil
+	}
+	sc, err := schema.Parse(w.Input)
+	if err != nil {
+		return failure.New(failure.ProjectInvalid, "the input schema of the workflow %q: %v", w.Name, err)
+	}
+	if err := sc.Check(input); err != nil {
+		return failure.New(failure.InputInvalid, "the input does not fit the workflow %q: %v", w.Name, err).
+			WithHint("laufwerk run %s --input '{…}'; the schema is in %s", w.Name, w.File)
+	}
+	return nil
+}
+
+// newID is a day and 40 random bits: short to type, and in order of days.
+func newID(now time.Time) (string, error) {
+	const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
+	b := make([]byte, 8)
+	if _, err := rand.Read(b); err != nil {
+		return "", err
+	}
+	for i := range b {
+		b[i] = alphabet[b[i]&31]
+	}
+	return fmt.Sprintf("%s-%s", now.Format("060102"), b), nil
+}

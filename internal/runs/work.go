@@ -1,0 +1,372 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/workflow"
+)
+
+// Hooks are how a worker is followed.
+type Hooks struct {
+	Ask        workflow.Asker      // asks at the terminal; nil where nobody is
+	Event      func(journal.Event) // every event, after it is in the log
+	NoExchange bool
+}
+
+// Result is how a worker left a run.
+type Result struct {
+	Run     Run
+	Value   json.RawMessage
+	Err     error // the failure that decides the exit code; nil when it succeeded
+	Kept    []Kept
+	Resumed bool
+}
+
+// Resume takes up a run where it was left. The lease is taken first, so two never work on one run.
+func (s *Service) Resume(ctx context.Context, id string) (Started, error) {
+	r, err := s.Get(ctx, id)
+	if err != nil {
+		return Started{}, err
+	}
+	l, err := s.Lease(ctx, r.ID)
+	if err != nil {
+		return Started{}, err
+	}
+	targets, err := s.resumable(ctx, r)
+	if err != nil {
+		l.Release()
+		return Started{}, err
+	}
+	return Started{Run: r, Targets: targets, Lease: l}, nil
+}
+
+func (s *Service) resumable(ctx context.Context, r Run) ([]providers.Definition, error) {
+	if r.Terminal() {
+		return nil, failure.New(failure.RunState, "run %s has ended: %s", r.ID, r.State).WithHint("laufwerk runs show %s", r.ID)
+	}
+	p, err := project.Load(ctx, s.Script, r.Root)
+	if err != nil {
+		return nil, failure.Wrap(err, failure.ProjectInvalid, "read the project of run %s", r.ID)
+	}
+	now, err := withoutValues(p.Targets)
+	if err != nil {
+		return nil, err
+	}
+	return p.Targets, sameTargets(r, now)
+}
+
+// sameTargets compares the definitions that the run started with with those of the config as it is now.
+func sameTargets(r Run, now []providers.Definition) error {
+	byID := map[string]providers.Definition{}
+	for _, d := range now {
+		byID[d.ID] = d
+	}
+	for _, was := range r.Targets {
+		is, ok := byID[was.ID]
+		var what string
+		switch {
+		case !ok:
+			what = "is not registered any more"
+		case is.Fingerprint == was.Fingerprint:
+			continue
+		case is.Kind != was.Kind:
+			what = "was " + was.Kind + " and is " + is.Kind
+		default:
+			what = "has another definition: " + changedOption(was.Options, is.Options)
+		}
+		return failure.New(failure.DefinitionChanged, "the target %q of run %s %s; nothing was allocated", was.ID, r.ID, what).
+			WithHint("restore it in laufwerk/laufwerk.config.ts and type `laufwerk resume %s`, or end the run: laufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID, r.ID)
+	}
+	return nil
+}
+
+func changedOption(was, is json.RawMessage) string {
+	var a, b map[string]json.RawMessage
+	if json.Unmarshal(was, &a) != nil || json.Unmarshal(is, &b) != nil {
+		return "its options changed"
+	}
+	for k := range b {
+		if _, ok := a[k]; !ok {
+			return k + " was added"
+		}
+		if string(a[k]) != string(b[k]) {
+			return k + " changed"
+		}
+	}
+	for k := range a {
+		if _, ok := b[k]; !ok {
+			return k + " was removed"
+		}
+	}
+	return "its options changed"
+}
+
+// Work executes a run until it ends, waits for a person or is stopped: cancel ctx with session.ErrInterrupted or
+// session.ErrDetached as the cause. The lease is released at the end.
+func (s *Service) Work(ctx context.Context, st Started, h Hooks) (Result, error) {
+	defer st.Lease.Release()
+	r := st.Run
+	if r.State != Running || r.Reason != "" || len(r.Waiting) > 0 {
+		r.State, r.Reason, r.Code, r.Waiting = Running, "", "", nil
+		if err := s.put(context.WithoutCancel(ctx), r); err != nil {
+			return Result{Run: r}, err
+		}
+	}
+	j := s.Journal(r.ID)
+	w, records, err := j.Open()
+	if err != nil {
+		return Result{Run: r}, err
+	}
+	defer w.Close()
+	if end := ending(records); end != nil { // killed between the last record and the store
+		return s.settle(ctx, r, workflow.Outcome{State: end.State, Value: value(j, end.Value), Err: recorded(end.Error)}, nil)
+	}
+	resumed := len(records) > 1
+	if resumed {
+		if err := w.Append(journal.Record{Type: journal.Resumed, At: s.now(), Build: s.Build}); err != nil {
+			return Result{Run: r}, err
+		}
+	}
+	events, err := j.OpenEvents()
+	if err != nil {
+		return Result{Run: r}, failure.Wrap(err, failure.HomeInvalid, "open the event log")
+	}
+	defer events.Close()
+	tell := func(ev journal.Event) {
+		events.Append(ev)
+		if h.Event != nil {
+			h.Event(ev)
+		}
+	}
+	out, ops, err := s.execute(ctx, st, j, w, records, tell, h)
+	if err != nil {
+		reason := err.Error()
+		r.State, r.Reason, r.Code = Running, reason, string(failure.KindOf(err))
+		_ = s.put(context.WithoutCancel(ctx), r)
+		return Result{Run: r}, err
+	}
+	res, err := s.settle(context.WithoutCancel(ctx), r, out, ops)
+	res.Resumed = resumed
+	return res, err
+}
+
+func (s *Service) execute(ctx context.Context, st Started, j *journal.Journal, w *journal.Writer, records []journal.Record, tell func(journal.Event), h Hooks) (workflow.Outcome, *workflow.Operations, error) {
+	r := st.Run
+	var bundle protocol.Bundle
+	if err := files.ReadJSON(runFile(s.Dir(r.ID), "bundle.json"), &bundle); err != nil {
+		return workflow.Outcome{}, nil, failure.Wrap(err, failure.JournalInvalid, "read the code of run %s", r.ID)
+	}
+	input, err := files.Read(runFile(s.Dir(r.ID), "input.json"))
+	if err != nil {
+		return workflow.Outcome{}, nil, failure.Wrap(err, failure.JournalInvalid, "read the input of run %s", r.ID)
+	}
+	child, err := s.Script.Start(context.WithoutCancel(ctx), protocol.Start{
+		Mode: "workflow", Root: r.Root, Bundle: &bundle, Export: "workflow", Input: input, Seed: r.ID, Now: r.CreatedAt.UnixMilli(),
+	})
+	if err != nil {
+		return workflow.Outcome{}, nil, err
+	}
+	defer child.Close()
+
+	ops := workflow.NewOperations(s.operations(st, j, h))
+	changed, stop := s.watch(j)
+	defer stop()
+	e, err := workflow.New(workflow.Config{
+		Journal: j, Log: w, Records: records, Program: child, Handlers: ops.Handlers(), Inbox: j, Changed: changed,
+		Now: s.Now, Events: tell, Stay: h.Ask != nil, Ending: ops.End,
+	})
+	if err != nil {
+		return workflow.Outcome{}, nil, err
+	}
+	out, err := e.Run(ctx)
+	return out, ops, err
+}
+
+func (s *Service) operations(st Started, j *journal.Journal, h Hooks) workflow.OperationsConfig {
+	targets := map[string]providers.Definition{}
+	r := st.Run
+	for _, d := range st.Targets {
+		targets[d.ID] = d
+	}
+	told := toldUpTo(j)
+	return workflow.OperationsConfig{
+		Run: r.ID, RunDir: s.Dir(r.ID), Root: r.Root, Scope: r.Scope, HomeDir: s.HomeDir, State: s.Home.Dir(), Driver: s.Driver,
+		Targets: targets, Provider: s.Provider, Harness: s.Harness, HostVars: s.HostVars, Now: s.Now,
+		WorkspaceDir: s.Home.WorkspaceDir, Ask: h.Ask, NoExchange: h.NoExchange, MaxFiles: s.MaxFiles, MaxBytes: s.MaxBytes,
+		EventsFrom: func(op string) int64 { return told[op] },
+	}
+}
+
+// toldUpTo is how much of each operation's output is in the event log already.
+func toldUpTo(j *journal.Journal) map[string]int64 {
+	told := map[string]int64{}
+	b, err := files.Read(j.EventsPath())
+	if err != nil {
+		return told
+	}
+	events, _ := journal.ParseEvents(b)
+	for _, ev := range events {
+		switch {
+		case ev.Kind == "attempt":
+			told[ev.Op] = 0
+		case ev.Upto > 0:
+			told[ev.Op] = ev.Upto
+		}
+	}
+	return told
+}
+
+// watch says when something may have come into the inbox.
+func (s *Service) watch(j *journal.Journal) (<-chan struct{}, func()) {
+	changed := make(chan struct{}, 1)
+	if err := files.MkdirAll(j.InboxDir()); err != nil {
+		return changed, func() {}
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return changed, func() {}
+	}
+	if err := w.Add(j.InboxDir()); err != nil {
+		_ = w.Close()
+		return changed, func() {}
+	}
+	go func() {
+		for {
+			select {
+			case _, ok := <-w.Events:
+				if !ok {
+					return
+				}
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			case _, ok := <-w.Errors:
+				if !ok {
+					return
+				}
+			}
+		}
+	}()
+	return changed, func() { _ = w.Close() }
+}
+
+func ending(records []journal.Record) *journal.Record {
+	for i := range records {
+		if records[i].Type == journal.End {
+			return &records[i]
+		}
+	}
+	return nil
+}
+
+func value(j *journal.Journal, v *journal.Value) json.RawMessage {
+	b, err := j.Load(v)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func recorded(e *protocol.Error) error {
+	if e == nil {
+		return nil
+	}
+	return workflow.Failure(e)
+}
+
+// settle writes into the store how the worker left the run, and gives up what a finished run does not need.
+func (s *Service) settle(ctx context.Context, r Run, out workflow.Outcome, ops *workflow.Operations) (Result, error) {
+	res := Result{Run: r, Value: out.Value, Err: out.Err}
+	switch out.State {
+	case workflow.Waits:
+		r.State, r.Waiting = Waiting, out.Waiting
+		res.Err = waitingFor(r)
+	case workflow.Interrupted:
+		r.State = Running // nobody holds the lease: interrupted
+		r.Reason = "a person stopped its worker"
+		if out.Err != nil {
+			r.Reason, r.Code = out.Err.Error(), string(failure.KindOf(out.Err))
+		}
+	default:
+		r.State, r.EndedAt = out.State, s.now()
+		if out.Err != nil {
+			r.Reason, r.Code = out.Err.Error(), string(failure.KindOf(out.Err))
+		}
+		kept, err := s.giveUp(ctx, r)
+		if err != nil && out.Ending == nil {
+			out.Ending = err
+		}
+		res.Kept = kept
+	}
+	crash.Point("runs/before-settle")
+	if err := s.put(ctx, r); err != nil {
+		return res, err
+	}
+	crash.Point("runs/after-settle")
+	res.Run = s.ended(r)
+	if res.Err == nil && out.Ending != nil {
+		res.Err = failure.Wrap(out.Ending, failure.Retained, "run %s %s, and not everything that it used could be given up", r.ID, r.State)
+	}
+	_ = ops
+	return res, nil
+}
+
+// ended is a run as it is once this worker is gone.
+func (s *Service) ended(r Run) Run {
+	if r.State == Running {
+		r.State = Interrupted
+	}
+	return r
+}
+
+func waitingFor(r Run) error {
+	if len(r.Waiting) == 0 {
+		return failure.New(failure.Waiting, "run %s waits", r.ID)
+	}
+	q := r.Waiting[0]
+	e := failure.New(failure.Waiting, "run %s waits for a person: %s", r.ID, q.Title)
+	return e.WithHint("%s", AnswerCommand(r.ID, q))
+}
+
+// AnswerCommand is what to type to answer a question.
+func AnswerCommand(run string, q workflow.Waiting) string {
+	cmd := "laufwerk answer " + run + " " + q.Key
+	switch {
+	case q.Type == workflow.Confirm:
+		cmd += " yes"
+	case q.Type == workflow.Select && len(q.Options) > 0:
+		cmd += " " + q.Options[0].Value
+	default:
+		cmd += " 'TEXT'"
+	}
+	if q.Digest != "" {
+		return "laufwerk diff " + run + ", then " + cmd
+	}
+	return cmd
+}
+
+func writeBackDirs(dir string) ([]string, error) {
+	names, err := files.Names(filepath.Join(dir, "writebacks"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var out []string
+	for _, n := range names {
+		out = append(out, filepath.Join(dir, "writebacks", n))
+	}
+	return out, nil
+}

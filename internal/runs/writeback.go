@@ -1,0 +1,146 @@
+package runs
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/workflow"
+	"github.com/laufwerk/laufwerk/internal/workspace"
+	"github.com/laufwerk/laufwerk/internal/writeback"
+)
+
+// Difference is what a run changed in one workspace.
+type Difference struct {
+	Workspace string                    `json:"workspace"`
+	Source    string                    `json:"source"`
+	Digest    string                    `json:"digest"`
+	Question  string                    `json:"question,omitempty"` // the key of the question that waits for an answer about it
+	Changes   []workspace.SurfaceChange `json:"changes"`
+	Ignored   int                       `json:"ignored"`
+	Text      string                    `json:"text"`
+}
+
+// Differences are those of all workspaces that the run still has. Nothing of the run is changed: what no question has frozen
+// is frozen into a temporary folder that is gone when this returns.
+func (s *Service) Differences(ctx context.Context, r Run) ([]Difference, error) {
+	list, err := s.Driver.List(ctx, claims.Filter{Run: r.ID, Kind: claims.KindWorkspace, Outstanding: true})
+	if err != nil {
+		return nil, err
+	}
+	questions, err := s.Questions(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := []Difference{}
+	for _, c := range list {
+		d := Difference{Workspace: c.ID}
+		for _, q := range questions {
+			if q.Workspace == c.ID {
+				d.Digest, d.Question = q.Digest, q.Key
+			}
+		}
+		show := func(f workspace.Freeze) error {
+			var err error
+			d.Digest, d.Source, d.Changes, d.Ignored = f.Digest, f.Source, workspace.ToSurface(f.Changes), f.Ignored
+			d.Text, err = workspace.Render(f)
+			return err
+		}
+		if d.Digest != "" {
+			f, err := workspace.LoadFreeze(workflow.FreezeDir(s.Dir(r.ID), d.Digest))
+			if err == nil {
+				err = show(f)
+			}
+			if err != nil {
+				return nil, err
+			}
+		} else if err := workspace.Peek(ctx, s.Home.WorkspaceDir(c.ID), s.Now, show); err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// Ended is how a half-applied write-back was ended.
+type Ended struct {
+	Run      string   `json:"run"`
+	State    string   `json:"state"`
+	Restored []string `json:"restored,omitempty"`
+	Left     []string `json:"left,omitempty"` // paths that somebody changed since: they were not touched
+}
+
+// WriteBackSteps lists what the half-applied write-back of a run is made of.
+func (s *Service) WriteBackSteps(ctx context.Context, id string) ([]writeback.Step, error) {
+	r, err := s.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := s.pendingDir(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	p, err := writeback.Pending(dir)
+	if err != nil {
+		return nil, err
+	}
+	return p.Steps(), nil
+}
+
+func (s *Service) pendingDir(id string) (string, error) {
+	dir, err := s.HalfApplied(id)
+	if err == nil && dir == "" {
+		err = failure.New(failure.RunState, "run %s has no half-applied write-back", id).WithHint("laufwerk runs show %s", id)
+	}
+	return dir, err
+}
+
+// EndWriteBack finishes or undoes the half-applied write-back of a run, and frees the source.
+func (s *Service) EndWriteBack(ctx context.Context, id string, abort bool) (Ended, error) {
+	r, err := s.Get(ctx, id)
+	if err != nil {
+		return Ended{}, err
+	}
+	l, err := s.Lease(ctx, r.ID)
+	if err != nil {
+		return Ended{}, err
+	}
+	defer l.Release()
+	dir, err := s.pendingDir(r.ID)
+	if err != nil {
+		return Ended{}, err
+	}
+	e := Ended{Run: r.ID, State: "done"}
+	if abort {
+		e.State = "undone"
+		rep, err := writeback.Abort(ctx, dir)
+		e.Restored = rep.Restored
+		for _, left := range rep.Left {
+			e.Left = append(e.Left, left.Path)
+		}
+		if err != nil {
+			return e, err
+		}
+	} else if err := writeback.Continue(ctx, dir); err != nil {
+		return e, err
+	}
+	return e, s.freeSource(ctx, r.ID, filepath.Base(dir))
+}
+
+func (s *Service) freeSource(ctx context.Context, run, folder string) error {
+	holds, err := s.Driver.ListHolds(ctx, "source/")
+	if err != nil {
+		return err
+	}
+	for _, h := range holds {
+		for _, o := range h.Holders {
+			if o.Run == run && workflow.IsWriteBackHolder(o.ID, run, folder) {
+				if err := s.Driver.DropHolds(context.WithoutCancel(ctx), o.ID); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

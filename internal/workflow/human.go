@@ -1,0 +1,244 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/protocol"
+)
+
+// The types of questions.
+const (
+	Confirm = "confirm"
+	Text    = "text"
+	Select  = "select"
+)
+
+type humanArgs struct {
+	Type        string   `json:"type"`
+	Title       string   `json:"title"`
+	Description string   `json:"description,omitempty"`
+	Placeholder string   `json:"placeholder,omitempty"`
+	Options     []Option `json:"options,omitempty"`
+	Workspace   string   `json:"workspace,omitempty"`
+}
+
+// Asked is what a question's start leaves in the journal.
+type Asked struct {
+	Since  int64  `json:"since"`
+	Digest string `json:"digest,omitempty"` // of the frozen content that the answer is bound to
+}
+
+// Answered is what the engine remembers of an answer.
+type Answered struct {
+	Workspace string      `json:"workspace,omitempty"`
+	Digest    string      `json:"digest,omitempty"`
+	Who       journal.Who `json:"who"`
+}
+
+// ErrNobody is what an Asker returns when the person at the terminal went away: the question stays open.
+var ErrNobody = errors.New("nobody is at the terminal any more")
+
+// Asker asks at a terminal. It returns the answer as JSON, or the context's cause when the question was answered elsewhere.
+type Asker func(ctx context.Context, q Waiting) (json.RawMessage, journal.Who, error)
+
+// humans asks the people.
+type humans struct {
+	ask    Asker // nil: nobody is at a terminal
+	freeze func(ctx context.Context, workspace string) (digest string, err error)
+	mu     sync.Mutex // one question at a time on the terminal
+	binds  func(workspace, digest string, kind string, answer json.RawMessage)
+}
+
+func (h *humans) do(ctx context.Context, op *Op) (any, any, error) {
+	var a humanArgs
+	if err := json.Unmarshal(op.Call.Args, &a); err != nil {
+		return nil, nil, err
+	}
+	var asked Asked
+	if n, data := op.Attempts(); n > 0 {
+		if err := json.Unmarshal(data, &asked); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		if a.Workspace != "" {
+			digest, err := h.freeze(ctx, a.Workspace)
+			if err != nil {
+				return nil, nil, err
+			}
+			asked.Digest = digest
+		}
+		asked.Since = op.engine.now().UnixMilli()
+		if err := op.Start(asked); err != nil {
+			return nil, nil, err
+		}
+	}
+	q := a.waiting(op.Call.Key, asked)
+	op.Wait(q)
+	value, who, err := h.answer(ctx, op, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.Workspace != "" {
+		h.binds(a.Workspace, asked.Digest, a.Type, value)
+	}
+	return value, Answered{Workspace: a.Workspace, Digest: asked.Digest, Who: who}, nil
+}
+
+// answer takes the first fitting answer, from the terminal or from the inbox.
+func (h *humans) answer(ctx context.Context, op *Op, q Waiting) (json.RawMessage, journal.Who, error) {
+	type reply struct {
+		value json.RawMessage
+		who   journal.Who
+		err   error
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	terminal := make(chan reply, 1)
+	if h.ask != nil {
+		go func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if ctx.Err() != nil {
+				return
+			}
+			v, who, err := h.ask(ctx, q)
+			terminal <- reply{v, who, err}
+		}()
+	}
+	elsewhere := make(chan reply, 1)
+	go func() {
+		for {
+			m, err := op.Answer(ctx)
+			if err == nil && q.Digest != "" && m.Digest != q.Digest {
+				op.Event(journal.Event{Kind: "notice", Text: "an answer to other content than was asked about was not taken"})
+				continue
+			}
+			if err == nil {
+				if err := q.Check(m.Value); err != nil {
+					op.Event(journal.Event{Kind: "notice", Text: "an answer that does not fit was not taken: " + err.Error()})
+					continue
+				}
+			}
+			elsewhere <- reply{m.Value, m.Who, err}
+			return
+		}
+	}()
+	for {
+		select {
+		case r := <-elsewhere:
+			return r.value, r.who, r.err
+		case r := <-terminal:
+			if !errors.Is(r.err, ErrNobody) {
+				return r.value, r.who, r.err
+			}
+			op.engine.post(event{op: op, nobody: true})
+		}
+	}
+}
+
+// Check says whether a JSON value answers the question.
+func (q Waiting) Check(value json.RawMessage) error {
+	var s string
+	var b bool
+	switch q.Type {
+	case Confirm:
+		if json.Unmarshal(value, &b) != nil {
+			return fmt.Errorf("%q is answered by true or false", q.Key)
+		}
+		return nil
+	case Select:
+		var names []string
+		if json.Unmarshal(value, &s) == nil {
+			for _, o := range q.Options {
+				if o.Value == s {
+					return nil
+				}
+				names = append(names, o.Value)
+			}
+		}
+		for i, o := range q.Options {
+			if i >= len(names) {
+				names = append(names, o.Value)
+			}
+		}
+		return fmt.Errorf("%q is answered by one of: %s", q.Key, strings.Join(names, ", "))
+	default:
+		if json.Unmarshal(value, &s) != nil {
+			return fmt.Errorf("%q is answered by a text", q.Key)
+		}
+		return nil
+	}
+}
+
+func (h *humans) recall(call protocol.Call, c Completion) error {
+	var a humanArgs
+	var was Answered
+	if c.Error != nil || json.Unmarshal(call.Args, &a) != nil || json.Unmarshal(c.Meta, &was) != nil || was.Workspace == "" {
+		return nil //nolint:nilerr // an unbound question leaves nothing to remember
+	}
+	h.binds(was.Workspace, was.Digest, a.Type, c.Value)
+	return nil
+}
+
+func notify(_ context.Context, op *Op) (any, any, error) {
+	var a struct {
+		Title       string `json:"title"`
+		Description string `json:"description"`
+	}
+	if err := json.Unmarshal(op.Call.Args, &a); err != nil {
+		return nil, nil, err
+	}
+	text := a.Title
+	if a.Description != "" {
+		text += "\n" + a.Description
+	}
+	op.Event(journal.Event{Kind: "message", Text: text})
+	return nil, nil, nil
+}
+
+// QuestionID is the journal's identity of the question with a key.
+func QuestionID(key string) string {
+	return journal.Identity(protocol.Call{Op: protocol.OpHuman, Key: key})
+}
+
+// OpenQuestions are the questions in a journal that were asked and not answered.
+func OpenQuestions(records []journal.Record) []Waiting {
+	var order []string
+	open := map[string]Waiting{}
+	for _, r := range records {
+		switch {
+		case r.Type == journal.Started && r.Call != nil && r.Call.Op == protocol.OpHuman:
+			var a humanArgs
+			var asked Asked
+			if json.Unmarshal(r.Call.Args, &a) != nil || json.Unmarshal(r.Data, &asked) != nil {
+				continue
+			}
+			order = append(order, r.Op)
+			open[r.Op] = a.waiting(r.Call.Key, asked)
+		case r.Type == journal.Completed:
+			delete(open, r.Op)
+		case r.Type == journal.End:
+			return nil
+		}
+	}
+	var out []Waiting
+	for _, id := range order {
+		if q, ok := open[id]; ok {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+func (a humanArgs) waiting(key string, asked Asked) Waiting {
+	return Waiting{
+		Key: key, Type: a.Type, Title: a.Title, Description: a.Description, Placeholder: a.Placeholder,
+		Options: a.Options, Workspace: a.Workspace, Digest: asked.Digest, Since: asked.Since,
+	}
+}

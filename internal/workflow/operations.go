@@ -1,0 +1,89 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/session"
+)
+
+// OperationsConfig is what the operations of a run need.
+type OperationsConfig struct {
+	Run          string
+	RunDir       string
+	Root         string // of the project
+	Scope        string // of the project
+	HomeDir      string // the user's, for "~/"
+	State        string // $LAUFWERK_HOME
+	Driver       *claims.Driver
+	Targets      map[string]providers.Definition
+	Provider     func(kind string) (providers.Provider, bool)
+	Harness      func(program string) (harness.Harness, bool)
+	HostVars     map[string]string
+	WorkspaceDir func(id string) string
+	Now          func() time.Time
+	Ask          Asker
+	NoExchange   bool
+	MaxFiles     int   // of a write-back
+	MaxBytes     int64 // of a write-back
+	EventsFrom   func(op string) int64
+}
+
+// ClosingTime is how long closing the sessions that a workflow left open may take.
+const ClosingTime = time.Minute
+
+// Operations performs what workflows ask for.
+type Operations struct {
+	c          OperationsConfig
+	sessions   *session.Manager
+	workspaces *workspaces
+	humans     *humans
+}
+
+// NewOperations makes the operations of a run.
+func NewOperations(c OperationsConfig) *Operations {
+	o := &Operations{c: c}
+	o.workspaces = newWorkspaces(c)
+	o.sessions = session.NewManager(session.Config{
+		Run: c.Run, RunDir: c.RunDir, Project: c.Scope, Driver: c.Driver, Targets: c.Targets, Provider: c.Provider, Harness: c.Harness,
+		Workspace: o.workspaces.forSession, HostEnv: func(name string) (string, bool) { v, ok := c.HostVars[name]; return v, ok }, Now: c.Now, EventsFrom: c.EventsFrom,
+	})
+	o.workspaces.quiet = o.sessions.WithoutWriter
+	o.humans = &humans{ask: c.Ask, freeze: o.workspaces.freezeFor, binds: o.workspaces.bind}
+	return o
+}
+
+// Handlers is the table of operations. What is not in it is not part of this version.
+func (o *Operations) Handlers() map[string]Handler {
+	h := sessionHandlers(o.sessions)
+	h[protocol.OpWorkspaceOpen] = Handler{Do: o.workspaces.open, Recall: o.workspaces.recallOpen, Private: withoutDefinition}
+	h[protocol.OpWorkspaceDiff] = Handler{Do: o.workspaces.diff}
+	h[protocol.OpWorkspaceWriteBack] = Handler{Do: o.workspaces.writeBack}
+	h[protocol.OpHuman] = Handler{Do: o.humans.do, Recall: o.humans.recall}
+	h[protocol.OpHumanNotify] = Handler{Do: notify}
+	h[protocol.OpClockNow] = Handler{Do: clockNow}
+	h[protocol.OpClockSleep] = Handler{Do: clockSleep}
+	return h
+}
+
+// End closes the sessions that are still open once the workflow has ended, and frees the run's holds.
+func (o *Operations) End(ctx context.Context, _ string) error {
+	ctx, cancel := context.WithTimeout(ctx, ClosingTime)
+	defer cancel()
+	err := o.sessions.CloseAll(ctx)
+	if dropErr := o.c.Driver.DropHolds(ctx, o.c.Run); err == nil {
+		err = dropErr
+	}
+	return err
+}
+
+func decode[T any](op *Op) (T, error) {
+	var a T
+	err := json.Unmarshal(op.Call.Args, &a)
+	return a, err
+}

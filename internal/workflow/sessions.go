@@ -1,0 +1,223 @@
+package workflow
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/session"
+)
+
+var _ session.Operation = (*Op)(nil)
+
+// sessionHandlers binds the operations on sessions to the manager.
+func sessionHandlers(m *session.Manager) map[string]Handler {
+	return map[string]Handler{
+		protocol.OpSessionOpen: {
+			Do: func(ctx context.Context, op *Op) (any, any, error) {
+				var a session.OpenArgs
+				if err := json.Unmarshal(op.Call.Args, &a); err != nil {
+					return nil, nil, err
+				}
+				o, err := m.Open(ctx, op.Call.Key, a)
+				return map[string]string{"key": op.Call.Key}, o, err
+			},
+			Recall: func(call protocol.Call, c Completion) error {
+				var o session.Opened
+				if c.Error != nil {
+					return nil
+				}
+				if err := json.Unmarshal(c.Meta, &o); err != nil {
+					return failure.Wrap(err, failure.JournalInvalid, "read how a session was opened")
+				}
+				return recallOpen(m, call, o)
+			},
+			Private: withoutValues,
+		},
+		protocol.OpSessionAsk: {
+			Do: func(ctx context.Context, op *Op) (any, any, error) {
+				var a session.AskArgs
+				if err := json.Unmarshal(op.Call.Args, &a); err != nil {
+					return nil, nil, err
+				}
+				return unpack(m.Ask(ctx, op.Call.Scope, a, op))
+			},
+			Recall: func(call protocol.Call, c Completion) error { return recallTurn(m, call.Scope, c) },
+		},
+		protocol.OpSessionExec: {
+			Do: func(ctx context.Context, op *Op) (any, any, error) {
+				var a session.ExecArgs
+				if err := json.Unmarshal(op.Call.Args, &a); err != nil {
+					return nil, nil, err
+				}
+				return unpack(m.Exec(ctx, op.Call.Scope, a, op))
+			},
+			Recall:  func(call protocol.Call, c Completion) error { return recallTurn(m, call.Scope, c) },
+			Private: withoutValues,
+		},
+		protocol.OpSessionClose: {
+			Do: func(ctx context.Context, op *Op) (any, any, error) {
+				return nil, nil, m.Close(ctx, op.Call.Scope)
+			},
+			Recall: func(call protocol.Call, c Completion) error {
+				if c.Error == nil {
+					m.RecallClose(call.Scope)
+				}
+				return nil
+			},
+		},
+		protocol.OpSessionRun: {
+			Do: func(ctx context.Context, op *Op) (any, any, error) { return runSession(ctx, m, op) },
+			Recall: func(call protocol.Call, c Completion) error {
+				var r ran
+				if json.Unmarshal(c.Meta, &r) != nil || r.Opened == nil {
+					return nil //nolint:nilerr // nothing was opened
+				}
+				if err := recallOpen(m, call, *r.Opened); err != nil {
+					return err
+				}
+				if r.Closed {
+					m.RecallClose(call.Key)
+				}
+				return nil
+			},
+			Private: withoutValues,
+		},
+	}
+}
+
+// ran is what the engine remembers of a session that ran one turn.
+type ran struct {
+	session.Turned
+	Opened *session.Opened `json:"opened,omitempty"`
+	Closed bool            `json:"closed,omitempty"`
+}
+
+// runSession opens, asks once and closes. All of it is one operation: every step can be done again, and an attempt that was
+// started is found by its place in the journal.
+func runSession(ctx context.Context, m *session.Manager, op *Op) (any, any, error) {
+	var open session.OpenArgs
+	var ask session.AskArgs
+	if err := json.Unmarshal(op.Call.Args, &open); err != nil {
+		return nil, nil, err
+	}
+	if err := json.Unmarshal(op.Call.Args, &ask); err != nil {
+		return nil, nil, err
+	}
+	key := op.Call.Key
+	o, err := m.Open(ctx, key, open)
+	if err != nil {
+		return nil, nil, err
+	}
+	var r ran
+	var answer answered
+	if _, data := op.Attempts(); json.Unmarshal(data, &answer) != nil || answer.Ran == nil {
+		value, t, err := m.Ask(ctx, key, ask, op)
+		if stays(err) {
+			return nil, nil, err
+		}
+		answer.Ran = &ran{Turned: t, Opened: &o}
+		if err != nil {
+			answer.Error = WireError(err)
+		} else if answer.Value, err = json.Marshal(value); err != nil {
+			return nil, nil, err
+		}
+		// Closing removes the records of the turn: its answer is durable before.
+		if err := op.Advance(answer); err != nil {
+			return nil, nil, err
+		}
+	}
+	r = *answer.Ran
+	closing := m.Close(context.WithoutCancel(ctx), key)
+	r.Closed = closing == nil
+	if answer.Error != nil {
+		return nil, r, Failure(answer.Error)
+	}
+	return answer.Value, r, closing
+}
+
+// answered is a turn whose session is about to be closed.
+type answered struct {
+	Ran   *ran            `json:"ran,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+	Error *protocol.Error `json:"error,omitempty"`
+}
+
+// stays says whether the operation stays open for the next worker.
+func stays(err error) bool {
+	return err != nil && (failure.Is(err, failure.NotReady) || leaves(err))
+}
+
+func unpack[V any](value V, t session.Turned, err error) (any, any, error) { return value, t, err }
+
+func recallOpen(m *session.Manager, call protocol.Call, o session.Opened) error {
+	var a session.OpenArgs
+	if err := json.Unmarshal(call.Args, &a); err != nil {
+		return failure.Wrap(err, failure.JournalInvalid, "read how a session was opened")
+	}
+	return m.RecallOpen(o, a.Agent)
+}
+
+func recallTurn(m *session.Manager, key string, c Completion) error {
+	var t session.Turned
+	if len(c.Meta) > 0 {
+		if err := json.Unmarshal(c.Meta, &t); err != nil {
+			return failure.Wrap(err, failure.JournalInvalid, "read how a turn ended")
+		}
+	}
+	m.RecallTurn(key, t)
+	if t.Lost && c.Error != nil {
+		m.RecallLost(key, Failure(c.Error))
+	}
+	return nil
+}
+
+// withoutValues replaces literal values of variables, and what is fed to a command, by their hashes.
+func withoutValues(args json.RawMessage) (json.RawMessage, error) {
+	var a map[string]json.RawMessage
+	if err := json.Unmarshal(args, &a); err != nil {
+		return nil, err
+	}
+	if raw, ok := a["env"]; ok {
+		var env map[string]session.Var
+		if err := json.Unmarshal(raw, &env); err != nil {
+			return nil, err
+		}
+		for name, v := range env {
+			if v.Value != nil {
+				h := "sha256:" + sum([]byte(name+"="+*v.Value))
+				env[name] = session.Var{Value: &h}
+			}
+		}
+		b, err := json.Marshal(env)
+		if err != nil {
+			return nil, err
+		}
+		a["env"] = b
+	}
+	if raw, ok := a["stdin"]; ok {
+		a["stdin"] = json.RawMessage(`"sha256:` + sum(raw) + `"`)
+	}
+	if raw, ok := a["agent"]; ok {
+		var agent session.Agent
+		if err := json.Unmarshal(raw, &agent); err != nil {
+			return nil, err
+		}
+		agent, err := agent.Redacted()
+		if err != nil {
+			return nil, err
+		}
+		if a["agent"], err = json.Marshal(agent); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(a)
+}
+
+func sum(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}

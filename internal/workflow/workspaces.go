@@ -1,0 +1,407 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/workspace"
+	"github.com/laufwerk/laufwerk/internal/writeback"
+)
+
+// The modes of a workspace.
+const (
+	Copy   = workspace.ModeCopy
+	Direct = workspace.ModeDirect
+)
+
+// WorkspaceProvider is the provider of claims on workspaces.
+const WorkspaceProvider = "workspace"
+
+// workspaces opens, freezes and writes back.
+type workspaces struct {
+	c     OperationsConfig
+	quiet func(ctx context.Context, workspace string, fn func() error) error // runs fn while no session can write
+	mu    sync.Mutex
+	byID  map[string]*opened
+}
+
+// opened is a workspace of this run. It is what the completion of workspace.open remembers.
+type opened struct {
+	ID     string         `json:"id"`
+	Mode   string         `json:"mode"`
+	Dir    string         `json:"dir"` // what sessions see: the copy's tree, or the source
+	Source string         `json:"source"`
+	Target session.Target `json:"target"`
+	binds  *bound         // the last question that was bound to its content
+}
+
+// bound is a question's answer to exact content.
+type bound struct {
+	digest   string
+	approved bool
+	refused  bool
+}
+
+func newWorkspaces(c OperationsConfig) *workspaces {
+	return &workspaces{c: c, byID: map[string]*opened{}}
+}
+
+type openArgs struct {
+	Source    string               `json:"source"`
+	Mode      string               `json:"mode"`
+	Include   []string             `json:"include"`
+	Execution providers.Definition `json:"execution"`
+}
+
+func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
+	a, err := decode[openArgs](op)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.Mode == "" {
+		a.Mode = Copy
+	}
+	def, p, err := w.target(a.Execution)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.Mode == Direct && !p.Info().Direct {
+		return nil, nil, failure.New(failure.Unsupported, "Workspace.open: mode: \"direct\" is refused on %s targets, whose sandboxes only see copies", def.Kind)
+	}
+	if missing := p.Ready(ctx, def, providers.Need{Workspace: true}); len(missing) > 0 {
+		e := failure.New(failure.NotReady, "the target %q is not ready: %s", def.ID, missing[0].Message)
+		e.Conditions = missing
+		return nil, nil, e.WithHint("mend that, then laufwerk resume %s", w.c.Run)
+	}
+	o := &opened{
+		ID: claims.ID(w.c.Run, op.ID), Mode: a.Mode, Source: w.path(a.Source),
+		Target: session.Target{Kind: def.Kind, ID: def.ID, Fingerprint: def.Fingerprint},
+	}
+	if err := w.allocate(ctx, op, o, a.Include); err != nil {
+		return nil, nil, err
+	}
+	w.keep(o)
+	return map[string]string{"id": o.ID, "mode": o.Mode}, o, nil
+}
+
+// allocate makes the workspace's directory, with the copy in it, as a claim. A direct workspace also holds its source, which
+// then belongs to this run alone.
+func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, include []string) error {
+	dir := w.c.WorkspaceDir(o.ID)
+	spec, err := json.Marshal(workspace.Spec{Dir: dir, Source: o.Source, Include: include, Mode: o.Mode})
+	if err != nil {
+		return err
+	}
+	req := claims.Request{
+		ID: o.ID, Kind: claims.KindWorkspace, Provider: WorkspaceProvider, Target: o.Target.ID, Fingerprint: o.Target.Fingerprint,
+		Run: w.c.Run, Operation: op.ID, Project: w.c.Scope,
+		Intent: providers.Intent{Name: o.ID, Endpoint: "local", Spec: spec},
+	}
+	if o.Mode == Direct {
+		source, err := workspace.OpenDirect(o.Source, w.c.State)
+		if err != nil {
+			return err
+		}
+		req.Holds = []claims.HoldRequest{{Key: sourceHold(source.Root), Mode: claims.Exclusive, Run: w.c.Run, What: "direct workspace", Busy: failure.WorkspaceBusy}}
+	}
+	if _, err := w.c.Driver.Allocate(ctx, req); err != nil {
+		return err
+	}
+	made, err := workspace.LoadOpened(dir)
+	if err != nil {
+		return err
+	}
+	o.Dir, o.Source = workspace.TreePath(dir, made), made.Source
+	for _, s := range made.Skipped {
+		op.Event(noticef("not copied: %s (%s)", redact.Line(string(s.Path)), s.Why))
+	}
+	return nil
+}
+
+// withoutDefinition keeps what names the target, not its options: they may hold values of variables.
+func withoutDefinition(args json.RawMessage) (json.RawMessage, error) {
+	var a map[string]json.RawMessage
+	if err := json.Unmarshal(args, &a); err != nil {
+		return nil, err
+	}
+	var t session.Target
+	if err := json.Unmarshal(a["execution"], &t); err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(t)
+	a["execution"] = b
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(a)
+}
+
+func (w *workspaces) target(d providers.Definition) (providers.Definition, providers.Provider, error) {
+	def, ok := w.c.Targets[d.ID]
+	if !ok {
+		return def, nil, failure.New(failure.ProjectInvalid, "Workspace.open: the target %q is not registered", d.ID).
+			WithHint("add it to `executions` in laufwerk/laufwerk.config.ts")
+	}
+	if def.Fingerprint != d.Fingerprint || def.Kind != d.Kind {
+		return def, nil, failure.New(failure.DefinitionChanged, "Workspace.open: the workflow's target %q is not the one that the config registers", d.ID).
+			WithHint("import it from the module that laufwerk/laufwerk.config.ts imports it from")
+	}
+	p, ok := w.c.Provider(d.Kind)
+	if !ok {
+		return def, nil, failure.New(failure.Unsupported, "the provider %q is not part of this build", d.Kind)
+	}
+	return def, p, nil
+}
+
+// path resolves what a workflow names: relative to the project's root, "~/" is the user's home.
+func (w *workspaces) path(p string) string {
+	switch {
+	case strings.HasPrefix(p, "~/"):
+		return filepath.Join(w.c.HomeDir, p[2:])
+	case filepath.IsAbs(p):
+		return filepath.Clean(p)
+	default:
+		return filepath.Join(w.c.Root, p)
+	}
+}
+
+func sourceHold(id workspace.RootID) string { return fmt.Sprintf("source/%d:%d", id.Dev, id.Ino) }
+
+func (w *workspaces) keep(o *opened) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byID[o.ID] = o
+}
+
+func (w *workspaces) recallOpen(_ protocol.Call, c Completion) error {
+	if c.Error != nil {
+		return nil
+	}
+	var o opened
+	if err := json.Unmarshal(c.Meta, &o); err != nil {
+		return failure.Wrap(err, failure.JournalInvalid, "read how a workspace was opened")
+	}
+	w.keep(&o)
+	return nil
+}
+
+func (w *workspaces) find(id string) (*opened, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.byID[id]; o != nil {
+		return o, nil
+	}
+	return nil, failure.New(failure.WorkspaceLost, "the workspace %s is not one of this run", id)
+}
+
+func (w *workspaces) forSession(id string) (session.Workspace, bool) {
+	o, err := w.find(id)
+	if err != nil {
+		return session.Workspace{}, false
+	}
+	return session.Workspace{ID: o.ID, Dir: o.Dir, Target: o.Target, Direct: o.Mode == Direct}, true
+}
+
+// freeze takes the private copy of the changes, while nobody can write.
+func (w *workspaces) freeze(ctx context.Context, o *opened) (f workspace.Freeze, err error) {
+	if o.Mode == Direct {
+		return f, failure.New(failure.Unsupported, "a direct workspace is the source itself: it has no difference and no write-back")
+	}
+	err = w.quiet(ctx, o.ID, func() error {
+		f, err = workspace.FreezeDirectory(ctx, w.c.WorkspaceDir(o.ID), freezesDir(w.c.RunDir), w.c.Now)
+		return err
+	})
+	return f, err
+}
+
+func freezesDir(runDir string) string { return filepath.Join(runDir, "freezes") }
+
+// FreezeDir is where a run keeps the frozen content with a digest.
+func FreezeDir(runDir, digest string) string {
+	return filepath.Join(freezesDir(runDir), filepath.Base(digest))
+}
+
+func (w *workspaces) freezeFor(ctx context.Context, id string) (string, error) {
+	o, err := w.find(id)
+	if err != nil {
+		return "", err
+	}
+	f, err := w.freeze(ctx, o)
+	return f.Digest, err
+}
+
+func (w *workspaces) bind(id, digest, kind string, answer json.RawMessage) {
+	o, err := w.find(id)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.binds = &bound{digest: digest}
+	if kind == Confirm {
+		o.binds.approved = string(answer) == "true"
+		o.binds.refused = !o.binds.approved
+	}
+}
+
+type workspaceArgs struct {
+	Workspace string   `json:"workspace"`
+	Allow     []string `json:"allow"`
+}
+
+func (w *workspaces) diff(ctx context.Context, op *Op) (any, any, error) {
+	a, err := decode[workspaceArgs](op)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := w.find(a.Workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := w.freeze(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := workspace.Render(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	return map[string]any{"digest": f.Digest, "changes": workspace.ToSurface(f.Changes), "text": text, "ignored": f.Ignored}, nil, nil
+}
+
+// writing is what the start of a write-back leaves in the journal.
+type writing struct {
+	Dir      string `json:"dir"` // of the plan, relative to the run's folder
+	Digest   string `json:"digest"`
+	Approved bool   `json:"approved"`
+}
+
+func (w *workspaces) writeBack(ctx context.Context, op *Op) (any, any, error) {
+	a, err := decode[workspaceArgs](op)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := w.find(a.Workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	at := writing{Dir: filepath.Join("writebacks", opFolder(op.ID))}
+	dir := filepath.Join(w.c.RunDir, at.Dir)
+	pending, err := writeback.Pending(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	var f workspace.Freeze
+	if pending != nil {
+		// What was begun is brought to its end, whatever the workspace has become since.
+		at.Digest, at.Approved = pending.Digest(), !pending.Unapproved()
+		f, err = workspace.LoadFreeze(FreezeDir(w.c.RunDir, at.Digest))
+	} else if f, at.Approved, err = w.content(ctx, o); err == nil {
+		at.Digest = f.Digest
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	err = w.holding(ctx, f, op.ID, func() error {
+		if pending != nil {
+			op.Event(noticef("a write-back that was begun before is continued"))
+			return writeback.Continue(ctx, dir)
+		}
+		if err := files.MkdirAll(dir); err != nil {
+			return err
+		}
+		plan, err := writeback.Check(ctx, writeback.Request{
+			Freeze: f, Source: o.Source, Dir: dir, Allow: a.Allow, Approved: at.Approved, NoExchange: w.c.NoExchange,
+			MaxFiles: w.c.MaxFiles, MaxBytes: w.c.MaxBytes, Vars: w.c.HostVars, Now: w.c.Now,
+		})
+		if err != nil {
+			return err
+		}
+		if err := op.Start(at); err != nil {
+			return err
+		}
+		return plan.Apply(ctx)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := workspace.MarkWritten(w.c.WorkspaceDir(o.ID), f.Digest); err != nil {
+		return nil, nil, err
+	}
+	if !at.Approved {
+		op.Event(noticef("written back unapproved: no answer was bound to this content"))
+	}
+	return map[string]any{"digest": f.Digest, "approved": at.Approved, "changes": workspace.ToSurface(f.Changes)}, at, nil
+}
+
+// content is what may be written: the approved freeze, if the workspace still is what was approved, else a new one.
+func (w *workspaces) content(ctx context.Context, o *opened) (workspace.Freeze, bool, error) {
+	now, err := w.freeze(ctx, o)
+	if err != nil {
+		return now, false, err
+	}
+	w.mu.Lock()
+	b := o.binds
+	w.mu.Unlock()
+	switch {
+	case b == nil:
+		return now, false, nil
+	case b.refused && b.digest == now.Digest:
+		return now, false, failure.New(failure.NotApproved, "this content (%s) was answered no", short(now.Digest))
+	case b.refused:
+		return now, false, nil
+	case b.digest != now.Digest:
+		return now, false, failure.New(failure.ChangedSinceApproval, "the workspace changed since the question: it was %s and is %s", short(b.digest), short(now.Digest)).
+			WithHint("ask again; laufwerk diff %s shows what was asked about", w.c.Run)
+	}
+	approved, err := workspace.LoadFreeze(FreezeDir(w.c.RunDir, b.digest))
+	return approved, b.approved, err
+}
+
+// holding keeps others from writing to the source, until the plan is done or undone: also over a kill.
+func (w *workspaces) holding(ctx context.Context, f workspace.Freeze, op string, fn func() error) error {
+	holder := WriteBackHolder(w.c.Run, op)
+	err := w.c.Driver.TakeHold(ctx, claims.HoldRequest{
+		Key: sourceHold(f.Root), Mode: claims.Exclusive, Holder: holder, Run: w.c.Run, What: "write-back", Busy: failure.WriteBackConflict,
+	})
+	if err != nil {
+		return err
+	}
+	err = fn()
+	if failure.Is(err, failure.HalfApplied) {
+		return err
+	}
+	if dropErr := w.c.Driver.DropHolds(context.WithoutCancel(ctx), holder); err == nil {
+		err = dropErr
+	}
+	return err
+}
+
+// WriteBackHolder is who holds the source while a write-back of a run is under way.
+func WriteBackHolder(run, op string) string { return run + "/" + op }
+
+// IsWriteBackHolder says whether a holder is the write-back of a run whose plan is in the folder.
+func IsWriteBackHolder(holder, run, folder string) bool {
+	op, ok := strings.CutPrefix(holder, run+"/")
+	return ok && opFolder(op) == folder
+}
+
+func short(digest string) string {
+	if len(digest) > 12 {
+		return digest[:12]
+	}
+	return digest
+}
+
+func opFolder(id string) string { return sum([]byte(id))[:12] }
