@@ -73,7 +73,7 @@ func makeBundle(entry string, from files) (protocol.Bundle, *protocol.Error) {
 func loadSDK(entry string) func(api.OnLoadArgs) (api.OnLoadResult, error) {
 	return func(a api.OnLoadArgs) (api.OnLoadResult, error) {
 		if a.Path == entryName {
-			code := fmt.Sprintf("import * as user from %q;\nimport { attach } from %q;\nattach(user);\n", entryImport, sdk.Entry)
+			code := fmt.Sprintf("import { attach } from %q;\nimport * as user from %q;\nattach(user);\n", sdk.Entry, entryImport)
 			return api.OnLoadResult{Contents: &code, Loader: api.LoaderJS}, nil
 		}
 		code, ok := sdk.Source(a.Path)

@@ -77,7 +77,20 @@ func (i *isolate) load(b *protocol.Bundle) *protocol.Error {
 		}
 		return b.Code, nil
 	}, func(_ *quickjs.VM, _, name string) (string, error) { return name, nil })
-	if e := i.step(func() error { _, err := i.vm.Call("__begin"); return err }); e != nil {
+	// Evaluated by an import statement first: a dynamic import loses the place of an interrupted loop. What became of the
+	// module is asked for by a dynamic import then, which finds it evaluated.
+	late := i.step(func() error {
+		_, err := i.vm.Eval(fmt.Sprintf("import %q", bundleName), quickjs.EvalModule)
+		return err
+	})
+	e := i.step(func() error { _, err := i.vm.Call("__begin"); return err })
+	if late != nil {
+		if i.loadErr != "" && len(late.Frames) == 0 {
+			late.Frames = i.failed(i.loadErr).Frames
+		}
+		return late
+	}
+	if e != nil {
 		return e
 	}
 	switch {

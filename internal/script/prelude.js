@@ -351,25 +351,26 @@
   Object.freeze(JSON);
 
   const attached = {};
+  // The SDK's first module says how errors are described; what fails before it is a fault of the bundle.
+  let describe = error => JSON.stringify({ class: String(error?.name), code: "internal", message: String(error), stack: String(error?.stack ?? "") });
   Object.defineProperty(global, Symbol.for("laufwerk.host"), {
     value: Object.freeze({
       post: hostPost,
       validate: hostValidate,
+      describe(failure) { describe = failure; },
       attach(program) { Object.assign(attached, program); hostAttach(); },
     }),
   });
+  const guarded = call => (text, time) => {
+    try {
+      call(text, time);
+    } catch (error) {
+      hostPost(`{"type":"error","error":${describe(error)}}`);
+    }
+  };
   return {
-    load: (name, failed) => { import(name).then(() => {}, error => failed(attached.failure ? attached.failure(error) : JSON.stringify({ class: String(error?.name ?? "Error"), code: "workflow_failed", message: String(error), stack: String(error?.stack ?? "") }))); },
+    load(name, failed) { import(name).then(() => {}, error => failed(describe(error))); },
     start: guarded(text => attached.start(text)),
     deliver: guarded((text, time) => { now = time; attached.deliver(text); }),
   };
-  function guarded(call) {
-    return (text, time) => {
-      try {
-        call(text, time);
-      } catch (error) {
-        hostPost(`{"type":"error","error":${attached.failure(error)}}`);
-      }
-    };
-  }
 })

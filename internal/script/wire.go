@@ -2,6 +2,7 @@ package script
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,16 +60,27 @@ func (l *lineWriter) send(ms ...*protocol.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range ms {
-		b, err := json.Marshal(m)
+		b, err := encode(m)
 		if err != nil {
 			return err
 		}
-		if len(b) >= maxLine {
+		if len(b) > maxLine {
 			return errTooLong
 		}
-		if _, err := l.w.Write(append(b, '\n')); err != nil {
+		if _, err := l.w.Write(b); err != nil {
 			return err
 		}
 	}
 	return l.w.Flush()
+}
+
+// encode is a line of JSON that leaves <, > and & as they are: values cross as the program wrote them.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }

@@ -4,7 +4,9 @@ interface Host {
   post(message: string): void;
   /** Asks the host's one set of rules: answers `{value}` or `{error}`, as JSON. */
   validate(subject: string, value: string): string;
-  /** Lets the host call the program: its entry points take and return JSON. */
+  /** Says how errors cross the boundary, before any user code runs. */
+  describe(failure: (error: unknown) => string): void;
+  /** Lets the host call the program, once all of its modules are there: its entry points take JSON. */
   attach(program: Program): void;
 }
 
@@ -13,8 +15,6 @@ export interface Program {
   start(request: string): void;
   /** Delivers one answer of the engine. */
   deliver(answer: string): void;
-  /** How an error crosses the boundary. */
-  failure(error: unknown): string;
 }
 
 export const host: Host = (globalThis as any)[Symbol.for("laufwerk.host")];

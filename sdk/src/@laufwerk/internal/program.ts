@@ -6,6 +6,8 @@ import { Driver } from "@laufwerk/internal/operation";
 
 interface Start { mode: "evaluate" | "workflow"; export?: string; call?: boolean; args?: unknown; input?: unknown }
 
+host.describe(error => JSON.stringify(toFailure(error)));
+
 export function attach(module: { readonly [name: string]: unknown }): void {
   let driver: Driver | undefined;
   const program: Program = {
@@ -30,7 +32,6 @@ export function attach(module: { readonly [name: string]: unknown }): void {
       const answer = JSON.parse(text);
       driver!.deliver(answer.id, answer.type === "error" ? answer.error : undefined, answer.value);
     },
-    failure: error => JSON.stringify(toFailure(error)),
   };
   host.attach(program);
 }
@@ -68,7 +69,8 @@ function data(value: unknown): unknown {
     if (typeof v !== "object" || v === null || typeof (v as any).toJSON === "function") return v;
     if (seen.includes(v)) throw usage("the value contains itself, so it has no JSON form");
     seen.push(v);
-    const out = Array.isArray(v) ? v.map(strip) : ArrayBuffer.isView(v) ? v
+    const opaque = ArrayBuffer.isView(v) || v instanceof Map || v instanceof Set || v instanceof Promise;
+    const out = opaque ? v : Array.isArray(v) ? v.map(strip)
       : Object.fromEntries(Object.entries(v).map(([k, e]) => [k, strip(e)] as const).filter(([, e]) => e !== undefined));
     seen.pop();
     return out;
