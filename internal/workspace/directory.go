@@ -159,7 +159,7 @@ func (r *Resources) evidence(format string, args ...any) []providers.Evidence {
 }
 
 // Create makes the directory, copies the source into it, and records what it copied. What is half made after a failure is
-// removed again.
+// removed again. A directory of ours that is complete already is left as it is; one that a kill left half made is filled anew.
 func (r *Resources) Create(ctx context.Context, in providers.Intent) providers.Result {
 	parent := filepath.Dir(specDir(in))
 	if err := files.MkdirAll(parent); err != nil {
@@ -180,8 +180,17 @@ func (r *Resources) Create(ctx context.Context, in providers.Intent) providers.R
 		if res, ok := r.claim(ctx, p); !ok {
 			return res
 		}
+		return r.fill(ctx, p)
 	}
-	return r.fill(ctx, p)
+	o, err := LoadOpened(p.spec.Dir)
+	switch {
+	case err == nil:
+		return providers.Result{Done: providers.Yes, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and is complete", p.spec.Dir)}
+	case errors.Is(err, fs.ErrNotExist): // killed half-way: no one has worked in it
+		return r.fill(ctx, p)
+	default:
+		return providers.Result{Err: err}
+	}
 }
 
 func specDir(in providers.Intent) string {
@@ -360,24 +369,8 @@ func (p *place) destroy(ctx context.Context) error {
 }
 
 // Resolve finds out how far a Create came, and finishes it: a complete workspace is kept, anything less is made anew.
+// Creating again is how: the identity says what is ours, `opened` whether it is complete.
 func (r *Resources) Resolve(ctx context.Context, in providers.Intent) providers.Result {
-	p, err := r.place(in)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r.Create(ctx, in)
-	}
-	if err != nil {
-		return providers.Result{Err: err}
-	}
-	got, err := p.whose(p.name)
-	_ = p.parent.Close()
-	if err != nil {
-		return providers.Result{Err: err}
-	}
-	if got == providers.Present {
-		if o, err := LoadOpened(p.spec.Dir); err == nil {
-			return providers.Result{Done: providers.Yes, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and a complete copy", p.spec.Dir)}
-		}
-	}
 	return r.Create(ctx, in)
 }
 
