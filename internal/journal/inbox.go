@@ -43,6 +43,9 @@ type Message struct {
 	name   string
 }
 
+// ID tells messages apart.
+func (m Message) ID() string { return m.name }
+
 // InboxDir is the folder to watch.
 func (j *Journal) InboxDir() string { return filepath.Join(j.dir, "inbox") }
 

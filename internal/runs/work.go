@@ -354,7 +354,7 @@ func AnswerCommand(run string, q workflow.Waiting) string {
 		cmd += " 'TEXT'"
 	}
 	if q.Digest != "" {
-		return "laufwerk diff " + run + ", then " + cmd
+		return "laufwerk diff " + run + "\n" + cmd
 	}
 	return cmd
 }

@@ -88,6 +88,8 @@ type Engine struct {
 	stop    context.CancelCauseFunc
 	end     *protocol.Message // done or error
 	answers map[string]chan journal.Message
+	seen    map[string]bool // messages that were handed on
+	given   map[string]bool // questions whose answer is on its way
 	amu     sync.Mutex
 	cancel  *journal.Message
 }
@@ -95,6 +97,7 @@ type Engine struct {
 type event struct {
 	op      *Op
 	waiting *Waiting
+	refused bool // an answer that was given did not fit
 	nobody  bool // who was asked at the terminal went away
 	value   any
 	meta    any
@@ -111,6 +114,7 @@ func New(c Config) (*Engine, error) {
 	e := &Engine{
 		Config: c, journal: c.Log, past: h, asked: map[string]*Op{}, byChild: map[string]*Op{}, live: map[*Op]bool{},
 		events: make(chan event, 64), answers: map[string]chan journal.Message{},
+		seen: map[string]bool{}, given: map[string]bool{},
 	}
 	e.parent, e.stop = context.WithCancelCause(context.Background())
 	return e, nil
@@ -381,6 +385,10 @@ func (e *Engine) launch(op *Op) {
 
 // handle takes an operation's event. A non-nil outcome ends the worker's part.
 func (e *Engine) handle(ctx context.Context, ev event) (*Outcome, error) {
+	if ev.refused {
+		delete(e.given, ev.op.Call.Key)
+		return nil, nil
+	}
 	if ev.nobody {
 		e.Stay = false
 		return nil, nil
@@ -458,6 +466,9 @@ func (e *Engine) record(ev event) (*Completion, error) {
 		return nil, err
 	}
 	op.done = c
+	if err := e.settled(op); err != nil {
+		return nil, err
+	}
 	text := "done"
 	if c.Error != nil {
 		text = "failed: " + c.Error.Message
@@ -529,7 +540,7 @@ func (e *Engine) allWaiting() []Waiting {
 	}
 	var out []Waiting
 	for op := range e.live {
-		if op.waiting == nil {
+		if op.waiting == nil || e.given[op.waiting.Key] {
 			return nil
 		}
 		out = append(out, *op.waiting)

@@ -116,12 +116,12 @@ func (h *humans) answer(ctx context.Context, op *Op, q Waiting) (json.RawMessage
 		for {
 			m, err := op.Answer(ctx)
 			if err == nil && q.Digest != "" && m.Digest != q.Digest {
-				op.Event(journal.Event{Kind: "notice", Text: "an answer to other content than was asked about was not taken"})
+				op.Refuse(m, "it is about other content than the question")
 				continue
 			}
 			if err == nil {
 				if err := q.Check(m.Value); err != nil {
-					op.Event(journal.Event{Kind: "notice", Text: "an answer that does not fit was not taken: " + err.Error()})
+					op.Refuse(m, err.Error())
 					continue
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/session"
 )
 
@@ -26,8 +27,12 @@ func (e *Engine) takeMessages() error {
 			}
 			return nil
 		case journal.Answer:
+			if e.seen[m.ID()] {
+				continue
+			}
 			select {
 			case e.answer(m.Key) <- m:
+				e.seen[m.ID()], e.given[m.Key] = true, true
 			default: // one is waiting there already: the first answer counts
 			}
 		}
@@ -42,6 +47,32 @@ func (e *Engine) answer(key string) chan journal.Message {
 		e.answers[key] = make(chan journal.Message, 1)
 	}
 	return e.answers[key]
+}
+
+// settled removes the answers to a question whose completion is journaled.
+func (e *Engine) settled(op *Op) error {
+	if op.Call.Op != protocol.OpHuman || e.Inbox == nil {
+		return nil
+	}
+	ms, err := e.Inbox.Messages()
+	if err != nil {
+		return err
+	}
+	for _, m := range ms {
+		if m.Kind == journal.Answer && m.Key == op.Call.Key {
+			if err := e.Inbox.Done(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Refuse says that an answer does not fit, and goes on waiting for another one.
+func (o *Op) Refuse(m journal.Message, why string) {
+	o.Event(noticef("an answer was not taken: %s", why))
+	_ = o.engine.Inbox.Done(m)
+	o.engine.post(event{op: o, refused: true})
 }
 
 // Answer waits for the answer to this operation's question.

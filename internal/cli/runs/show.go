@@ -62,7 +62,7 @@ func show(ctx context.Context, o *ShowOptions) error {
 		ui.Printf("%s%s %s%s\n", strings.Repeat("  ", op.Depth), mark, op.ID, details(op))
 	}
 	for _, q := range d.Run.Waiting {
-		ui.Printf("waits since %s: %s\n  %s\n", time.UnixMilli(q.Since).Local().Format("2006-01-02 15:04"), q.Title, runs.AnswerCommand(r.ID, q))
+		ui.Printf("waits since %s: %s\n  %s\n", time.UnixMilli(q.Since).Local().Format("2006-01-02 15:04"), q.Title, strings.ReplaceAll(runs.AnswerCommand(r.ID, q), "\n", "\n  "))
 	}
 	for _, c := range d.Claims {
 		ui.Printf("holds %s %s (%s)\n", string(c.Kind), c.ID, string(c.State))
