@@ -15,6 +15,9 @@ import (
 // does: a child never outlives its parent. The result is the process's exit code.
 func Main(_ *system.Env, in io.Reader, out io.Writer, rules Validator) int {
 	system.SetDeterministic()
+	if err := process.CloseInherited(); err != nil {
+		return 1
+	}
 	c := &child{out: newLineWriter(out), in: make(chan *protocol.Message, 16), rules: rules}
 	go c.receive(in)
 	first, ok := <-c.in

@@ -4,7 +4,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // stderrKept is how much of the end of a child's stderr is kept, in bytes.
@@ -84,17 +87,32 @@ func (t *tail) String() string {
 	return string(t.b)
 }
 
-// Descriptors are the open descriptors of this process, nil where the system does not say.
-func Descriptors() []string {
-	es, err := os.ReadDir("/proc/self/fd")
+// CloseInherited closes the descriptors beyond the three streams that came from the starting process: whatever this process
+// opened itself is marked close-on-exec, and nothing that is could have been inherited.
+func CloseInherited() error {
+	names, err := descriptorNames()
 	if err != nil {
-		return nil
+		return err
 	}
-	var out []string
-	for _, e := range es {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
-			out = append(out, e.Name()+" "+to)
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd <= 2 {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
 		}
 	}
-	return out
+	return nil
+}
+
+func descriptorNames() ([]string, error) {
+	// A directory of one's own descriptors: /dev/fd is a link to /proc/self/fd on Linux, and a file system elsewhere.
+	d, err := os.Open("/dev/fd")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
 }
