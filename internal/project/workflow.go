@@ -84,7 +84,9 @@ func unknown(wanted string, names []string) error {
 		return e.WithHint("a workflow is a file %s; laufwerk init --example issue-to-fix writes one", fileOf("NAME"))
 	case near != "":
 		e.Message += fmt.Sprintf("; did you mean %q?", near)
+	default:
+		e.Message += "."
 	}
-	e.Message += fmt.Sprintf(" The project has: %s", strings.Join(names, ", "))
+	e.Message += " The project has: " + strings.Join(names, ", ")
 	return e.WithHint("laufwerk run %s", names[0])
 }

@@ -34,11 +34,9 @@ export function defineConfig(config: ProjectConfig): ProjectConfig {
 
 // What only the types forbid is left for the host's rules to name, with its path.
 function plainConfig(config: { readonly [name: string]: unknown }): unknown {
-  const executions = config["executions"];
-  return check.json({
-    ...config,
-    ...(Array.isArray(executions) && { executions: executions.map(e => check.isRecord(e) && "sandbox" in e ? { kind: e["kind"], sandbox: e["sandbox"] } : e) }),
-  }, "");
+  const described = (target: unknown) => check.isRecord(target) && "sandbox" in target ? { kind: target["kind"], sandbox: target["sandbox"] } : target;
+  const { executions } = config;
+  return check.json({ ...config, executions: Array.isArray(executions) ? executions.map(described) : described(executions) }, "");
 }
 
 export interface WorkflowDefinition<I, O> {
