@@ -349,7 +349,7 @@ func (w *watcher) next(ctx context.Context) error {
 	defer t.Stop()
 	select {
 	case <-events:
-	case <-errs:
+	case <-errs: //nolint:errcheck // events were lost: all the more reason to look again
 	case <-t.C:
 	case <-ctx.Done():
 		return ctx.Err()

@@ -211,11 +211,7 @@ func Remains(session string) (found []string, err error) {
 	for _, id := range ids {
 		found = append(found, fmt.Sprintf("process %d", id.PID))
 	}
-	dirs, err := process.FindCgroups(sessionPrefix(session))
-	if err != nil {
-		return found, nil // no cgroup v2 here
-	}
-	for _, dir := range dirs {
+	for _, dir := range process.FindCgroups(sessionPrefix(session)) {
 		c, err := process.OpenCgroup(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

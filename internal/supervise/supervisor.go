@@ -113,6 +113,9 @@ type supervisor struct {
 	killing  bool
 	waited   <-chan time.Time // since killing began: the end is recorded now, whatever still lives
 	late     bool             // waited is over
+	passes   int              // of killing
+	timeout  <-chan time.Time
+	grace    <-chan time.Time
 }
 
 func (s *supervisor) close() {
@@ -260,38 +263,15 @@ func notFound(err error) int {
 // own keeps the command's whole tree until nothing is left of it and its end is recorded. All reaping and all killing is
 // done here, by one goroutine: so the id of a child is never used by another process while it may be signalled.
 func (s *supervisor) own(childEnded <-chan struct{}) {
-	var timeout, grace <-chan time.Time
 	if s.spec.Timeout > 0 {
 		t := time.NewTimer(s.spec.Timeout)
 		defer t.Stop()
-		timeout = t.C
+		s.timeout = t.C
 	}
-	stop := func() {
-		if s.ended || s.stopping {
-			return
-		}
-		s.stopping = true
-		if s.spec.Grace <= 0 {
-			s.kill()
-			return
-		}
-		sig := s.spec.Interrupt
-		if sig == 0 {
-			sig = syscall.SIGINT
-		}
-		_ = process.SignalGroup(s.pid, sig)
-		grace = time.After(s.spec.Grace)
-	}
-	passes := 0
 	for {
 		s.reap()
 		if s.killing && !s.none {
-			passes++
-			if s.cgroup != nil {
-				_ = s.cgroup.Kill()
-			}
-			process.KillDescendants()
-			process.KillChildren()
+			s.killAll()
 			s.reap()
 		}
 		if s.ended && !s.recorded && (!s.killing || s.none || s.late) {
@@ -300,33 +280,69 @@ func (s *supervisor) own(childEnded <-chan struct{}) {
 		if s.none && s.recorded {
 			return
 		}
-		var again <-chan time.Time
-		if s.killing {
-			again = time.After(min(time.Duration(passes)*100*time.Microsecond, 20*time.Millisecond))
+		s.next(childEnded)
+	}
+}
+
+// next waits for something to happen.
+func (s *supervisor) next(childEnded <-chan struct{}) {
+	var again <-chan time.Time
+	if s.killing {
+		again = time.After(min(time.Duration(s.passes)*100*time.Microsecond, 20*time.Millisecond))
+	}
+	select {
+	case <-childEnded:
+	case <-again:
+	case <-s.waited:
+		s.late = true
+	case <-s.timeout:
+		if s.asked() {
+			s.result.TimedOut = true
 		}
-		select {
-		case <-childEnded:
-		case <-again:
-		case <-s.waited:
-			s.late = true
-		case <-timeout:
-			if !s.ended && !s.stopping {
-				s.result.TimedOut = true
-			}
-			stop()
-		case <-grace:
+		s.stop()
+	case <-s.grace:
+		s.kill()
+	case sig := <-s.signals:
+		if s.asked() {
+			s.result.Interrupted = true
+		}
+		if sig == syscall.SIGTERM {
 			s.kill()
-		case sig := <-s.signals:
-			if !s.ended && !s.stopping {
-				s.result.Interrupted = true
-			}
-			if sig == syscall.SIGTERM {
-				s.kill()
-			} else {
-				stop()
-			}
+		} else {
+			s.stop()
 		}
 	}
+}
+
+// asked says whether a request to stop now is the one that ends the command.
+func (s *supervisor) asked() bool { return !s.ended && !s.stopping && !s.killing }
+
+// stop asks the command to end in its own way.
+func (s *supervisor) stop() {
+	if !s.asked() {
+		return
+	}
+	s.stopping = true
+	if s.spec.Grace <= 0 {
+		s.kill()
+		return
+	}
+	sig := s.spec.Interrupt
+	if sig == 0 {
+		sig = syscall.SIGINT
+	}
+	_ = process.SignalGroup(s.pid, sig)
+	s.grace = time.After(s.spec.Grace)
+}
+
+// killAll kills what can be seen now. It is repeated until no child is left.
+func (s *supervisor) killAll() {
+	s.passes++
+	if s.cgroup != nil {
+		_ = s.cgroup.Kill()
+	}
+	process.KillDescendants()
+	process.KillChildren()
 }
 
 func (s *supervisor) kill() {

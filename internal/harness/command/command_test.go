@@ -34,7 +34,7 @@ func TestValidate(t *testing.T) {
 		{`{"command":["a",2]}`, "command[1]", "expected a string, got 2"},
 		{`{"command":["a","b\u0000"]}`, "command[1]", "no NUL"},
 		{`{"command":["a"],"protocol":"xml"}`, "protocol", `expected "text" or "json", got "xml"`},
-		{`{"command":["a"],"protocl":"json"}`, "protocl", "did you mean `protocol`?"},
+		{`{"command":["a"],"protocoll":"json"}`, "protocoll", "did you mean `protocol`?"},
 		{`{"command":["a"],"env":{"OPENAI_API_KEY":"x"}}`, "env.OPENAI_API_KEY", "billing"},
 		{`7`, "", "expected an object, got 7"},
 	} {

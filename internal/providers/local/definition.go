@@ -46,8 +46,8 @@ func (*Provider) Validate(given json.RawMessage) (providers.Definition, error) {
 	if err != nil {
 		return providers.Definition{}, err
 	}
-	print, err := fingerprint(c.ID, normal)
-	return providers.Definition{Kind: Kind, ID: c.ID, Options: normal, Fingerprint: print}, err
+	sum, err := fingerprint(c.ID, normal)
+	return providers.Definition{Kind: Kind, ID: c.ID, Options: normal, Fingerprint: sum}, err
 }
 
 func idPattern() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`) }

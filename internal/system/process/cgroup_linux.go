@@ -47,8 +47,10 @@ func MakeCgroup(dir string) (*Cgroup, error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		if lives, err := c.Populated(); err != nil || lives {
-			return nil, fmt.Errorf("control group %s is in use (%v)", dir, err)
+		if lives, err := c.Populated(); err != nil {
+			return nil, err
+		} else if lives {
+			return nil, fmt.Errorf("control group %s is in use", dir)
 		}
 	}
 	return c, nil
@@ -66,24 +68,21 @@ func OpenCgroup(dir string) (*Cgroup, error) {
 	return &Cgroup{dir: dir}, nil
 }
 
-// FindCgroups are the control groups anywhere on this system whose directory's name starts with prefix.
-func FindCgroups(prefix string) ([]string, error) {
+// FindCgroups are the control groups anywhere on this system whose directory's name starts with prefix, as far as they can
+// be seen; none where there is no cgroup v2.
+func FindCgroups(prefix string) (found []string) {
 	mount, _, err := unified()
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	var out []string
-	err = filepath.WalkDir(mount, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // a group that ended meanwhile, or one that is not ours to see
-		}
-		if e.IsDir() && strings.HasPrefix(e.Name(), prefix) {
-			out = append(out, path)
+	_ = filepath.WalkDir(mount, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() && strings.HasPrefix(e.Name(), prefix) {
+			found = append(found, path)
 			return fs.SkipDir
 		}
-		return nil
+		return nil // a group that ended meanwhile, or one that is not ours to see, hides no other
 	})
-	return out, err
+	return found
 }
 
 // Populated says whether a process lives in it or below.

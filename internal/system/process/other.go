@@ -40,7 +40,7 @@ func Marked(string, func(string) bool) ([]Identity, error)   { return nil, ErrUn
 func CgroupPath(string) (dir, why string)                    { return "", ErrUnsupported.Error() }
 func MakeCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
 func OpenCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
-func FindCgroups(string) ([]string, error)                   { return nil, nil }
+func FindCgroups(string) []string                            { return nil }
 func (*Cgroup) Dir() string                                  { return "" }
 func (*Cgroup) Populated() (bool, error)                     { return true, ErrUnsupported }
 func (*Cgroup) Kill() error                                  { return ErrUnsupported }

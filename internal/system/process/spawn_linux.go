@@ -150,7 +150,7 @@ func Find(name, path, dir string) (string, error) {
 		}
 		return name, executable(name)
 	}
-	found := error(fs.ErrNotExist)
+	found := fs.ErrNotExist
 	for _, d := range filepath.SplitList(path) {
 		if !filepath.IsAbs(d) || name == "" {
 			continue

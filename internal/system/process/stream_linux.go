@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"syscall"
@@ -38,7 +39,8 @@ func (s *Stream) Run() {
 	for end := false; !end; {
 		if s.raw.Read(func(fd uintptr) bool {
 			n, err := s.step(int(fd), len(s.buf))
-			end = n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
+			again := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
+			end = n == 0 && !again
 			return end || n > 0
 		}) != nil {
 			return
