@@ -140,14 +140,15 @@ func orphaned(ctx context.Context, v View) Fenced {
 		return unsure(HowMarks, "it was started in another PID namespace")
 	}
 	empty, err := cgroupEnded(ctx, st)
+	if v.Gone != nil && v.Gone.Sure && err == nil {
+		return *v.Gone
+	}
 	survivors := endMarked(ctx, st.Mark)
 	switch {
 	case len(survivors) > 0:
 		f := unsure(HowMarks, "marked processes cannot be ended")
 		f.Survivors = survivors
 		return f
-	case v.Gone != nil && v.Gone.Sure && err == nil:
-		return *v.Gone
 	case err != nil:
 		return unsure(HowCgroup, "%v", err)
 	case empty:
