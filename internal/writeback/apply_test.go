@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/laufwerk/laufwerk/internal/failure"
 )
 
@@ -357,6 +355,50 @@ func TestAbortAfterTheCommit(t *testing.T) {
 	}
 }
 
+// Once everything is being put back, that is what Continue ends, too.
+func TestContinueOfAnAbort(t *testing.T) {
+	w := newWorld(t, allBase, allFrozen, allBase)
+	killed(w, "before-verify")
+	p := must(Pending(w.req.Dir))
+	p.observe = func(at string) {
+		if at == "undo-after-restore" {
+			panic(w)
+		}
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = p.abort(context.Background())
+	}()
+	if err := Continue(context.Background(), w.req.Dir); !failure.Is(err, failure.NotApproved) {
+		t.Errorf("got %v", err)
+	}
+	w.holds(allBase)
+	leftovers(t, w.source)
+}
+
+// A conflict is found, and the process is killed while it puts everything back: the failure is not lost.
+func TestKilledWhilePuttingBack(t *testing.T) {
+	w := newWorld(t, allBase, allFrozen, allBase)
+	p := must(Check(context.Background(), w.req))
+	p.observe = func(at string) {
+		switch at {
+		case "before-aside":
+			w.write("dir/sub/gone", "mine")
+		case "undo-before-exchange", "undo-before-create":
+			panic(w)
+		}
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = p.Apply(context.Background())
+	}()
+	if s := must(Pending(w.req.Dir)).State(); s != Aborting {
+		t.Fatalf("the state is %s", s)
+	}
+	w.fails(Continue(context.Background(), w.req.Dir), failure.WriteBackConflict, map[string]string{"dir/sub/gone": "while the write-back"})
+	w.holds(allBase.with(tree{"dir/sub/gone": file("mine")}))
+}
+
 func TestContinueWithAnotherRoot(t *testing.T) {
 	w := newWorld(t, allBase, allFrozen, allBase)
 	killed(w, "after-create")
@@ -426,61 +468,6 @@ func TestInterruptedWhileTheSourceChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.holds(allFrozen)
-}
-
-func mountTmpfs(t *testing.T, at, size string) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount a small file system")
-	}
-	if err := os.MkdirAll(at, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "mode=0755,size="+size); err != nil {
-		t.Skipf("cannot mount a small file system: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
-}
-
-func TestFullDisk(t *testing.T) {
-	big := strings.Repeat("x", 300<<10)
-	base := tree{"a": file("1"), "b": file("keep")}
-	for size, frozen := range map[string]tree{
-		"64k": {"a": file("2"), "b": file(big)},
-		"1m":  {"a": file("2"), "b": file(big), "c": file(big + "c"), "d": file(big + "d"), "e": file(big + "e")},
-	} {
-		t.Run(size, func(t *testing.T) {
-			at := t.TempDir()
-			mountTmpfs(t, filepath.Join(at, "source"), size)
-			w := newWorldIn(t, at, base, frozen, base)
-			err := w.run()
-			if err == nil || !strings.Contains(err.Error(), "no space") || !strings.Contains(err.Error(), "nothing was changed") {
-				t.Errorf("got %v", err)
-			}
-			w.holds(base)
-			if pend := must(Pending(w.req.Dir)); pend != nil {
-				t.Errorf("pending: %v", pend.State())
-			}
-		})
-	}
-	t.Run("the run's folder", func(t *testing.T) {
-		at := t.TempDir()
-		mountTmpfs(t, filepath.Join(at, "run"), "64k")
-		base := tree{"a": file(big)}
-		w := newWorldIn(t, at, base, tree{"a": file("2")}, base)
-		if err := w.run(); err == nil || !strings.Contains(err.Error(), "no space") {
-			t.Errorf("got %v", err)
-		}
-		w.holds(base)
-	})
-}
-
-func TestMountInTheSource(t *testing.T) {
-	base := tree{"a": file("1"), "m": dir()}
-	w := newWorld(t, base, base.with(tree{"a": file("2"), "m/x": file("2")}), base)
-	mountTmpfs(t, w.path("m"), "64k")
-	w.fails(w.run(), failure.WriteBackRefused, map[string]string{"m/x": "mounted"})
-	w.holds(base)
 }
 
 // The test runs itself again as a user whom modes bind.

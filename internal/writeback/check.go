@@ -214,7 +214,7 @@ func (c *checker) sameContent(ch *change) {
 	if source.Type != workspace.File || executable(source.Mode) == executable(frozen.Mode) {
 		return
 	}
-	if ch.before == nil {
+	if ch.before == nil || ch.before.Type != workspace.File {
 		c.conflict(ch, "the source has the same file now, with other executable bits")
 		return
 	}

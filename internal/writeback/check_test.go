@@ -79,6 +79,11 @@ func TestRefused(t *testing.T) {
 			change: tree{".husky/_/pre-commit": exe("2"), ".Husky/_/new": exe(""), ".husky/other": file("fine")},
 			want:   map[string]string{".husky/_/pre-commit": "hooksPath", ".Husky/_": "hooksPath", ".Husky/_/new": "hooksPath"},
 		},
+		"hooks of a repository inside": {
+			base: tree{"sub/f": file("1")}, source: tree{"sub/.git/config": file("[core]\nhooksPath = hk\n")},
+			change: tree{"sub/hk/pre-push": exe("2"), "sub/f": file("2"), "hk/x": file("fine")},
+			want:   map[string]string{"sub/hk": "hooksPath", "sub/hk/pre-push": "hooksPath"},
+		},
 		"a link in the place of the hooks' directory": {
 			source: config("[core]\nhooksPath = .husky/_\n"), change: tree{".husky": link("evil"), "evil/_/pre-commit": exe("")},
 			want: map[string]string{".husky": "hooksPath"},
@@ -317,4 +322,29 @@ func TestStepsForADryRun(t *testing.T) {
 		t.Error("a check made the plan's folder")
 	}
 	w.holds(maps.Clone(base))
+}
+
+// A file system that ignores case is not to be had in every test run: the checker is told that the root's does.
+func TestCollisions(t *testing.T) {
+	base := tree{"Makefile": file("1"), "other": file("1")}
+	w := newWorld(t, base, base.with(tree{"makefile": file("2"), "\u00e9": file(""), "e\u0301": file(""), "Other": file("2"), "other": gone(), "fine": file("")}), base)
+	for _, ignores := range []bool{false, true} {
+		root := must(openSource(w.source, w.req.Freeze.Root))
+		c := newChecker(w.req, root)
+		c.folds["."] = ignores
+		_, err := c.run(context.Background())
+		root.Close()
+		if !ignores {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		w.fails(err, failure.WriteBackConflict, map[string]string{"makefile": "Makefile", "\u00e9": "cannot tell", "e\u0301": "cannot tell"})
+	}
+	root := must(openSource(w.source, w.req.Freeze.Root))
+	defer root.Close()
+	if newChecker(w.req, root).ignoresCase(".") {
+		t.Error("this file system is said to ignore case")
+	}
 }

@@ -15,15 +15,15 @@ const (
 	maxConfigFiles = 64
 )
 
-// hookDirs are the directories below source, relative and slash separated, that git could take hooks from: every value of
-// core.hooksPath in any configuration file that git reads there (system, global, repository, worktree, and all that these
-// include, under whatever condition). It is the superset of the one effective value: git itself is not asked, so that
-// nothing in the source is evaluated and a host without git refuses the same. vars is the environment.
+// hookDirs are the directories below source, relative and slash separated, that git could take hooks from when it works in
+// dir: every value of core.hooksPath in any configuration file that git reads there (system, global, repository, worktree,
+// and all that these include, under whatever condition). It is the superset of the one effective value: git itself is not
+// asked, so that nothing in the source is evaluated and a host without git refuses the same. vars is the environment.
 // Format: https://git-scm.com/docs/git-config, "FILES", "SYNTAX", "Includes".
-func hookDirs(source string, vars map[string]string) []string {
-	top, configs := repositoryConfigs(source)
+func hookDirs(source, dir string, vars map[string]string) []string {
+	top, configs := repositoryConfigs(dir)
 	if top == "" {
-		top = source
+		top = dir
 	}
 	s := &configScan{home: vars["HOME"], seen: map[string]bool{}}
 	for _, c := range append(configs, userConfigs(vars)...) {
@@ -60,9 +60,9 @@ func onDisk(path string) string {
 	}
 }
 
-// repositoryConfigs finds the repository that source is in: the top of its work tree and its configuration files.
-func repositoryConfigs(source string) (top string, configs []string) {
-	for dir := source; ; dir = filepath.Dir(dir) {
+// repositoryConfigs finds the repository that dir is in: the top of its work tree and its configuration files.
+func repositoryConfigs(dir string) (top string, configs []string) {
+	for ; ; dir = filepath.Dir(dir) {
 		git := filepath.Join(dir, ".git")
 		if st, err := files.Stat(git); err == nil {
 			if !st.IsDir() {

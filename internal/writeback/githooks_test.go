@@ -80,7 +80,7 @@ func TestHookDirs(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(filepath.Join(src, "real/x"), "")
-	got := hookDirs(src, vars)
+	got := hookDirs(src, src, vars)
 	slices.Sort(got)
 	if want := []string{".githooks", "abs", "linked/_", "real/_"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -92,7 +92,7 @@ func TestHookDirs(t *testing.T) {
 	wt := filepath.Join(top, "wt")
 	write(filepath.Join(wt, ".git"), "gitdir: "+filepath.Join(main, ".git/worktrees/w")+"\n")
 	write(filepath.Join(wt, "sub/x"), "")
-	if got := hookDirs(filepath.Join(wt, "sub"), nil); !slices.Equal(got, []string{"hk"}) {
+	if got := hookDirs(filepath.Join(wt, "sub"), filepath.Join(wt, "sub"), nil); !slices.Equal(got, []string{"hk"}) {
 		t.Errorf("worktree: got %q", got)
 	}
 
@@ -100,7 +100,7 @@ func TestHookDirs(t *testing.T) {
 	if err := os.Symlink(src, filepath.Join(top, "alias")); err != nil {
 		t.Fatal(err)
 	}
-	if got := hookDirs(filepath.Join(top, "alias"), nil); !slices.Contains(got, "abs") {
+	if got := hookDirs(filepath.Join(top, "alias"), filepath.Join(top, "alias"), nil); !slices.Contains(got, "abs") {
 		t.Errorf("alias: got %q", got)
 	}
 }

@@ -165,19 +165,51 @@ func repositoryShape(names []string) bool {
 	return has["head"] && (has["objects"] && has["refs"] || has["commondir"])
 }
 
-// hooks refuses what lies where git takes hooks from, and links and files in the place of a directory that leads there.
+// hooks refuses what lies where git takes hooks from, in the source's repository or in one inside it, and links and files in
+// the place of a directory that leads there.
 func (c *checker) hooks() {
-	for _, dir := range hookDirs(c.req.Source, c.req.Vars) {
-		hooks := fold(filepath.ToSlash(dir))
-		for _, ch := range c.changes {
-			path := fold(ch.path)
-			switch {
-			case ch.barred:
-			case hooks == "." || within(path, hooks), within(hooks, path) && ch.after != nil && !ch.after.isDir():
-				c.bar(ch, "git's core.hooksPath takes hooks from %q", dir)
+	seen := map[string]bool{}
+	for _, repo := range c.repositoriesAround() {
+		for _, dir := range hookDirs(c.req.Source, filepath.Join(c.req.Source, filepath.FromSlash(repo)), c.req.Vars) {
+			if !seen[dir] {
+				seen[dir] = true
+				c.hooksIn(dir)
 			}
 		}
 	}
+}
+
+func (c *checker) hooksIn(dir string) {
+	hooks := fold(filepath.ToSlash(dir))
+	for _, ch := range c.changes {
+		path := fold(ch.path)
+		switch {
+		case ch.barred:
+		case hooks == "." || within(path, hooks), within(hooks, path) && ch.after != nil && !ch.after.isDir():
+			c.bar(ch, "git's core.hooksPath takes hooks from %q", dir)
+		}
+	}
+}
+
+// repositoriesAround are the root and every directory above a change that holds a `.git` of its own.
+func (c *checker) repositoriesAround() []string {
+	out := []string{"."}
+	seen := map[string]bool{}
+	for _, ch := range c.changes {
+		if ch.barred {
+			continue
+		}
+		for _, dir := range ancestors(ch.path) {
+			if seen[dir] {
+				continue
+			}
+			seen[dir] = true
+			if _, err := c.root.Lstat(dir + "/.git"); err == nil {
+				out = append(out, dir)
+			}
+		}
+	}
+	return out
 }
 
 // projects refuses changes to laufwerk's own configuration: below `laufwerk` in the root, and below any `laufwerk` that
