@@ -13,4 +13,4 @@ const (
 // Files holds the project directory's content below "project", "execution/<kind>.ts" beside it.
 //
 //go:embed project execution
-var Files embed.FS //nolint:gochecknoglobals // embed needs a variable; it cannot be written to
+var Files embed.FS
