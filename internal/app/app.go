@@ -10,6 +10,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/answer"
 	"github.com/laufwerk/laufwerk/internal/cli/claims"
 	"github.com/laufwerk/laufwerk/internal/cli/cleanup"
+	"github.com/laufwerk/laufwerk/internal/cli/demo"
 	"github.com/laufwerk/laufwerk/internal/cli/diff"
 	"github.com/laufwerk/laufwerk/internal/cli/help"
 	"github.com/laufwerk/laufwerk/internal/cli/initproject"
@@ -42,6 +43,7 @@ type Entry func(args []string, env *system.Env) int
 func entries() map[string]Entry {
 	return map[string]Entry{
 		script.Argument:    isolate,
+		demo.AgentArgument: demo.Agent,
 		supervise.Argument: func(args []string, env *system.Env) int { return supervise.Main(env, args) },
 	}
 }
@@ -53,6 +55,7 @@ func IsEntry(arg string) bool { return entries()[arg] != nil }
 func Commands(d *cli.Deps) []*cobra.Command {
 	open := opens(d)
 	return []*cobra.Command{
+		demo.New(d, open, loads(d), nil),
 		initproject.New(d, loads(d), declarations, nil),
 		run.New(d, open, nil),
 		resume.New(d, open, nil),

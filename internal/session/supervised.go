@@ -124,7 +124,7 @@ func (m *Manager) rejoin(ctx context.Context, s *state, op Operation, l supervis
 	case supervise.NotStarted:
 		return false, false, nil
 	case supervise.Running:
-		op.Event(journal.Event{Kind: "notice", Text: "re-attached to the attempt that an earlier worker started"})
+		op.Event(journal.Event{Kind: "attached", Text: "joined the attempt that an earlier worker started"})
 	}
 	return m.join(ctx, s, op, l, dir, w, r, m.EventsFrom(op.Name()))
 }

@@ -55,6 +55,7 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 	var reader harness.Reader
 	conversation := s.conversation
 	var usage *harness.Usage
+	told := false // the reply is among the events already
 	r, err := m.supervised(ctx, s, op, work{
 		spec: func(sb providers.Sandbox, continued bool) (supervise.Spec, error) {
 			turn.Continued, turn.Conversation = continued, conversation
@@ -76,6 +77,7 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 				if ev.Usage != nil {
 					usage = ev.Usage
 				}
+				told = told || ev.Kind == "message"
 				if untold > 0 {
 					data, _ := json.Marshal(ev)
 					op.Event(journal.Event{Kind: "agent", Text: ev.Text, Data: data, Upto: upto})
@@ -102,6 +104,9 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 	}
 	if err != nil {
 		return nil, t, failure.Wrap(err, failure.AgentFailed, "ask")
+	}
+	if !told {
+		op.Event(journal.Event{Kind: "agent", Text: reply.Text})
 	}
 	if want == nil {
 		return reply.Text, t, nil

@@ -14,11 +14,10 @@ type follower struct {
 	d     *cli.Deps
 	quiet bool
 	mu    sync.Mutex
-	open  string // the operation whose output the last line belongs to
 }
 
-func newFollower(d *cli.Deps, quiet bool) *follower {
-	return &follower{d: d, quiet: quiet || d.UI.JSON}
+func newFollower(d *cli.Deps) *follower {
+	return &follower{d: d, quiet: d.UI.JSON}
 }
 
 func (f *follower) event(ev journal.Event) {
@@ -29,8 +28,6 @@ func (f *follower) event(ev journal.Event) {
 	defer f.mu.Unlock()
 	Line(f.d.UI, ev)
 }
-
-func (f *follower) close() {}
 
 // Line prints an event for people.
 func Line(ui *render.UI, ev journal.Event) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -33,8 +34,9 @@ type Document struct {
 // Options of a worker.
 type Options struct {
 	NoExchange bool
-	Ask        workflow.Asker // instead of asking at the terminal
-	Quiet      bool           // tells nothing of what goes on
+	Ask        workflow.Asker      // instead of asking at the terminal
+	Event      func(journal.Event) // is told everything too
+	Silent     bool                // prints no document and no output at the end: the caller does
 }
 
 // Outside refuses to go on inside one of our own sessions: an agent must not answer for the person. It is a guard rail, no wall.
@@ -55,20 +57,24 @@ func Work(ctx context.Context, d *cli.Deps, s *runs.Service, st runs.Started, o 
 	go sig.watch(system.Signals(watch))
 
 	h := runs.Hooks{NoExchange: o.NoExchange, Ask: o.Ask}
-	follow := newFollower(d, o.Quiet)
-	h.Event = follow.event
+	follow := newFollower(d)
+	h.Event = func(ev journal.Event) {
+		follow.event(ev)
+		if o.Event != nil {
+			o.Event(ev)
+		}
+	}
 	if h.Ask == nil && d.Interactive() {
 		h.Ask = newTerminal(d, s, st.Run.ID).ask
 	}
 	res, err := s.Work(work, st, h)
-	follow.close()
 	if err != nil {
 		return cli.Fail(err, Document{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
 	}
-	return report(d, res, sig.received())
+	return report(d, res, sig.received(), o.Silent)
 }
 
-func report(d *cli.Deps, res runs.Result, sig syscall.Signal) error {
+func report(d *cli.Deps, res runs.Result, sig syscall.Signal, silent bool) error {
 	r := res.Run
 	doc := Document{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason, Waiting: r.Waiting, Kept: res.Kept}
 	if string(res.Value) != "null" {
@@ -81,7 +87,7 @@ func report(d *cli.Deps, res runs.Result, sig syscall.Signal) error {
 	if err != nil {
 		return cli.Fail(err, doc)
 	}
-	if len(doc.Output) > 0 {
+	if len(doc.Output) > 0 && !silent {
 		var text string
 		if json.Unmarshal(doc.Output, &text) == nil {
 			d.UI.Printf("%s\n", text)
@@ -92,6 +98,9 @@ func report(d *cli.Deps, res runs.Result, sig syscall.Signal) error {
 	d.UI.Talkf("run %s %s\n", r.ID, r.State)
 	for _, k := range res.Kept {
 		d.UI.Talkf("kept: workspace %s, %s; laufwerk diff %s, laufwerk cleanup %s --discard-changes\n", k.Claim, k.Why, r.ID, r.ID)
+	}
+	if silent {
+		return nil
 	}
 	return d.UI.Document(doc)
 }
@@ -158,4 +167,3 @@ func (s *signals) received() syscall.Signal {
 		return 0
 	}
 }
-

@@ -1,0 +1,218 @@
+// Package demo is the command `laufwerk demo`: the main job on a scratch project, with a scripted agent.
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/scaffold"
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/workflow"
+)
+
+// Options of the command.
+type Options struct {
+	Deps     *cli.Deps
+	Open     worker.Open
+	Validate scaffold.Validate
+
+	Yes  bool
+	Kill bool
+}
+
+// New makes the command; runF replaces what it does in tests.
+func New(d *cli.Deps, open worker.Open, validate scaffold.Validate, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Deps: d, Open: open, Validate: validate}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See the main job once, on a scratch project with a scripted agent",
+		Long: `Make a scratch project with a failing check, let a scripted agent work on a copy of it until the check succeeds, show
+the difference, ask, and write back. No model is asked, and nothing but this binary, sh and bash is needed.
+
+With --kill the worker is killed in the middle of the agent's turn; another process takes the run up, joins the same turn
+and finishes. Then the ledger is printed: everything that was allocated, and the proof that it is gone.`,
+		Example: "$ laufwerk demo\n$ laufwerk demo --kill --yes",
+		GroupID: cli.SectionStart,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !o.Yes && !d.Interactive() {
+				return failure.New(failure.Usage, "the demo asks a person, and there is no terminal").WithHint("laufwerk demo --yes")
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.Yes, "yes", false, "approve the difference without asking")
+	cmd.Flags().BoolVar(&o.Kill, "kill", false, "kill the worker in the middle of the agent's turn, and resume")
+	return cmd
+}
+
+// Result is what the demo proved.
+type Result struct {
+	Project  string `json:"project"`
+	Run      string `json:"run"`
+	State    string `json:"state"`
+	Killed   bool   `json:"killed"`
+	Turns    int    `json:"turns"`
+	RunTwice int    `json:"runTwice"`
+	Leaked   int    `json:"leaked"`
+}
+
+// scene is where a demo plays.
+type scene struct {
+	*Options
+	s       *runs.Service
+	root    string // of the scratch project
+	folder  string // where the scripted agent counts
+	started string // the run
+}
+
+func run(ctx context.Context, o *Options) error {
+	s, err := o.Open(ctx, true)
+	if err != nil {
+		return err
+	}
+	folder, err := files.TempDir("laufwerk-demo-")
+	if err != nil {
+		return failure.Wrap(err, failure.Failed, "make the scratch folder")
+	}
+	sc := &scene{Options: o, s: s, root: filepath.Join(folder, "fields"), folder: folder}
+	if err := sc.build(ctx); err != nil {
+		return err
+	}
+	ui := o.Deps.UI
+	ui.Talkf("scratch project: %s (its check fails; the agent is a script)\n", sc.root)
+	if o.Kill {
+		err = sc.killed(ctx)
+	} else {
+		err = sc.whole(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return sc.conclude(ctx)
+}
+
+// build makes the scratch project as init would, with the scripted agent.
+func (sc *scene) build(ctx context.Context) error {
+	if err := files.MkdirAll(sc.root); err != nil {
+		return failure.Wrap(err, failure.Failed, "make the scratch project")
+	}
+	for name, content := range map[string]string{script: broken, "check.sh": check} {
+		if err := files.Write(filepath.Join(sc.root, name), []byte(content)); err != nil {
+			return failure.Wrap(err, failure.Failed, "make the scratch project")
+		}
+	}
+	if sc.Kill { // the turn ends when somebody has joined it again
+		if err := files.Write(filepath.Join(sc.folder, waitFile), nil); err != nil {
+			return failure.Wrap(err, failure.Failed, "make the scratch project")
+		}
+	}
+	list, err := scaffold.Render(scaffold.Options{
+		ProjectID: "demo", Execution: "local", Example: true,
+		AgentCommand: []string{system.Program(), AgentArgument, sc.folder},
+	})
+	if err != nil {
+		return err
+	}
+	return scaffold.Create(ctx, sc.root, list, sc.Validate)
+}
+
+const input = `{"issue":"fields.sh drops the last field of a line that ends in a comma","check":"sh check.sh"}`
+
+// whole plays the run in this process.
+func (sc *scene) whole(ctx context.Context) error {
+	p, err := project.Load(ctx, sc.s.Script, sc.root)
+	if err != nil {
+		return err
+	}
+	w, err := p.Workflow(ctx, scaffold.Example)
+	if err != nil {
+		return err
+	}
+	st, err := sc.s.Start(ctx, runs.Request{Project: p, Workflow: w, Input: json.RawMessage(input)})
+	if err != nil {
+		return err
+	}
+	sc.started = st.Run.ID
+	opts := worker.Options{Silent: true}
+	if sc.Yes {
+		opts.Ask = sc.yes
+	}
+	return worker.Work(ctx, sc.Deps, sc.s, st, opts)
+}
+
+// yes shows what a person would be shown, and approves it.
+func (sc *scene) yes(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Who, error) {
+	ui := sc.Deps.UI
+	if q.Workspace != "" {
+		text, err := sc.s.Difference(ctx, sc.started, q.Digest)
+		if err != nil {
+			return nil, journal.Who{}, err
+		}
+		ui.Talkf("\n%s\n", text)
+	}
+	ui.Talkf("%s yes (--yes)\n", ui.Err.Bold(q.Title))
+	who := worker.Who()
+	who.Terminal = ""
+	return json.RawMessage("true"), who, nil
+}
+
+// conclude counts, from what is on disk, what ran twice and what is left, and says where to look next.
+func (sc *scene) conclude(ctx context.Context) error {
+	d, err := sc.s.Detail(ctx, sc.started)
+	if err != nil {
+		return err
+	}
+	res := Result{Project: sc.root, Run: sc.started, State: d.Run.State, Killed: sc.Kill}
+	if res.Turns, res.RunTwice, err = sc.turns(); err != nil {
+		return err
+	}
+	for _, op := range d.Operations {
+		if op.Attempts > 1 {
+			res.RunTwice++
+		}
+	}
+	if res.Leaked, err = sc.leaked(ctx); err != nil {
+		return err
+	}
+	if err := sc.print(ctx, res); err != nil {
+		return err
+	}
+	if res.RunTwice+res.Leaked > 0 {
+		return cli.Fail(failure.New(failure.Internal, "the demo found what must not be: run twice: %d, leaked: %d", res.RunTwice, res.Leaked).
+			WithHint("laufwerk runs show %s; laufwerk claims list --all --run %s", res.Run, res.Run), res)
+	}
+	return sc.Deps.UI.Document(res)
+}
+
+// turns counts the turns that the scripted agent began, and those that it began more than once.
+func (sc *scene) turns() (n, twice int, err error) {
+	b, err := files.Read(filepath.Join(sc.folder, "turns"))
+	if err != nil {
+		return 0, 0, failure.Wrap(err, failure.Failed, "read what the scripted agent counted")
+	}
+	began := map[string]int{}
+	for line := range strings.Lines(string(b)) {
+		if turn, ok := strings.CutPrefix(strings.TrimSpace(line), "begin "); ok {
+			began[turn]++
+			n++
+		}
+	}
+	for _, times := range began {
+		twice += times - 1
+	}
+	return n, twice, nil
+}
