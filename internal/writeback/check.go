@@ -20,6 +20,7 @@ type checker struct {
 	root    *safefs.Root
 	changes []*change // by path bytes, so that a directory comes before what is in it
 	byPath  map[string]*change
+	in      map[string][]*change // by the directory that holds them
 	listing map[string][]string
 	folds   map[string]bool
 	found   findings
@@ -37,7 +38,7 @@ type change struct {
 }
 
 func newChecker(req Request, root *safefs.Root) *checker {
-	return &checker{req: req, root: root, byPath: map[string]*change{}, listing: map[string][]string{}, folds: map[string]bool{}}
+	return &checker{req: req, root: root, byPath: map[string]*change{}, in: map[string][]*change{}, listing: map[string][]string{}, folds: map[string]bool{}}
 }
 
 func (c *checker) run(ctx context.Context) ([]step, error) {
@@ -82,6 +83,7 @@ func (c *checker) load() error {
 			return failure.New(failure.Internal, "the freeze names %q twice", n.path)
 		}
 		c.byPath[n.path] = n
+		c.in[parent(n.path)] = append(c.in[parent(n.path)], n)
 		c.changes = append(c.changes, n)
 		if n.after != nil && n.after.Type == workspace.File && !n.after.holds(n.before) {
 			bytes += n.after.Size

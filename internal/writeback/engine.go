@@ -201,7 +201,6 @@ func broken(err error, path, outcome string) error {
 		hint = "let this user write the directory, then resume the run"
 	}
 	e := failure.New(kind, "cannot write %q to the source: %v; %s", path, err, outcome).WithHint("%s", hint).WithPaths(path)
-	e.Err = nil
 	e.Conditions = []failure.Condition{{ID: path, Message: fmt.Sprint(cause(err))}}
 	return e
 }

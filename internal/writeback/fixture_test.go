@@ -203,7 +203,7 @@ func rootOf(tb testing.TB, dir string) workspace.RootID {
 	if err := syscall.Stat(dir, &st); err != nil {
 		tb.Fatal(err)
 	}
-	return workspace.RootID{Dev: uint64(st.Dev), Ino: st.Ino}
+	return workspace.RootID{Dev: uint64(st.Dev), Ino: st.Ino} //nolint:unconvert // 32 bits on darwin
 }
 
 // world is a source with a freeze for it.

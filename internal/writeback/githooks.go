@@ -163,7 +163,7 @@ func readText(path string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, maxConfigBytes))
 	if err != nil {
 		return ""

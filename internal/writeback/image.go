@@ -84,7 +84,7 @@ func readFile(root *safefs.Root, path string, w io.Writer) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(sum, w), f)
 	if err != nil {

@@ -14,15 +14,18 @@ import (
 // stagingPrefix begins the name of the private directory that a write-back makes in the source's root.
 const stagingPrefix = ".laufwerk-writeback-"
 
-// nameRules refuse a path for the sake of one of its components. They are asked with every spelling that some file system
-// takes for the component.
-var nameRules = []struct {
-	why     string
-	matches func(spelling string) bool
-}{
-	{"it names a git directory", isDotGit},
-	{"it belongs to the program that starts agents", oneOf(".harness-bootstrap", ".agent-runs")},
-	{"it is a name of laufwerk's own write-back", func(s string) bool { return strings.HasPrefix(s, stagingPrefix) }},
+// refusedSpelling says why no component may be spelled so on any file system, "" where it may.
+func refusedSpelling(s string) string {
+	switch {
+	case isDotGit(s):
+		return "it names a git directory"
+	case s == ".harness-bootstrap", s == ".agent-runs":
+		return "it belongs to the program that starts agents"
+	case strings.HasPrefix(s, stagingPrefix):
+		return "it is a name of laufwerk's own write-back"
+	default:
+		return ""
+	}
 }
 
 // isDotGit knows the short names that a file system with 8.3 names gives `.git`, too.
@@ -32,10 +35,6 @@ func isDotGit(s string) bool {
 	}
 	n, ok := strings.CutPrefix(s, "git~")
 	return ok && n != "" && strings.Trim(n, "0123456789") == ""
-}
-
-func oneOf(names ...string) func(string) bool {
-	return func(s string) bool { return slices.Contains(names, s) }
 }
 
 // refusedName says why a path may never be written, "" where its names are harmless.
@@ -49,14 +48,12 @@ func refusedName(path string) string {
 	return refusedComponents(path)
 }
 
-// refusedComponents asks the rules about every component, whatever the path is relative to.
+// refusedComponents asks about every component, whatever the path is relative to.
 func refusedComponents(path string) string {
 	for _, c := range strings.Split(path, "/") {
 		for _, s := range spellings(c) {
-			for _, rule := range nameRules {
-				if rule.matches(s) {
-					return rule.why
-				}
+			if why := refusedSpelling(s); why != "" {
+				return why
 			}
 		}
 	}

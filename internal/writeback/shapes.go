@@ -63,8 +63,8 @@ func (c *checker) namesAfterwards(dir string) []string {
 			out = append(out, n)
 		}
 	}
-	for _, ch := range c.changes {
-		if ch.after != nil && parent(ch.path) == dir {
+	for _, ch := range c.in[dir] {
+		if ch.after != nil {
 			out = append(out, base(ch.path))
 		}
 	}
@@ -290,8 +290,8 @@ func (c *checker) collisionsIn(dir string) {
 	if err != nil {
 		return
 	}
-	for _, ch := range c.changes { // a file system that folds more than we know
-		if parent(ch.path) == dir && ch.source != nil && !ch.barred && !slices.Contains(listed, base(ch.path)) {
+	for _, ch := range c.in[dir] { // a file system that folds more than we know
+		if ch.source != nil && !ch.barred && !slices.Contains(listed, base(ch.path)) {
 			c.conflict(ch, "the source's file system takes it for another name that is there")
 		}
 	}
@@ -334,7 +334,7 @@ func (c *checker) probeCase(dir string) bool {
 	if err != nil {
 		return false
 	}
-	defer twin.Close()
+	defer func() { _ = twin.Close() }()
 	dev, ino := twin.ID()
 	return otherCase(filepath.Base(c.req.Source)) != filepath.Base(c.req.Source) && dev == c.req.Freeze.Root.Dev && ino == c.req.Freeze.Root.Ino
 }

@@ -132,7 +132,7 @@ func (e *engine) keepOriginal(s *step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	sum, err := keep(e.original(s.Before), f)
 	if err != nil || sum == s.Before.SHA256 {
 		return err == nil, err
@@ -168,7 +168,7 @@ func (e *engine) fill(name, from string, want *image) (mode uint32, err error) {
 	if err != nil {
 		return want.Mode, failure.Wrap(err, failure.StoreInvalid, "the frozen bytes are missing")
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }()
 	out, err := e.root.Create(name, want.Mode)
 	if err != nil {
 		return want.Mode, err
@@ -287,7 +287,7 @@ func (e *engine) rescue(i int, slot string) error {
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		if _, err := keep(filepath.Join(e.dir, to), f); err != nil {
 			return err
 		}

@@ -70,7 +70,7 @@ func Check(ctx context.Context, req Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	c := newChecker(req, root)
 	steps, err := c.run(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func openSource(path string, want workspace.RootID) (*safefs.Root, error) {
 	}
 	dev, ino := root.ID()
 	if (workspace.RootID{Dev: dev, Ino: ino}) != want {
-		root.Close()
+		_ = root.Close()
 		return nil, failure.New(failure.WriteBackConflict, "%s is another directory than the one that the workspace was opened from; nothing was changed", path).
 			WithHint("put the original directory back at %s, then repeat", path)
 	}
