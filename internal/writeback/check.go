@@ -95,7 +95,7 @@ func (c *checker) load() error {
 	}
 	e := failure.New(failure.WriteBackRefused, "the write-back is refused: %d changed paths with %d bytes of new content, where at most %d paths and %d bytes are permitted; nothing was changed",
 		len(c.changes), bytes, maxFiles, maxBytes).
-		WithHint("raise writeBack.maxFiles or writeBack.maxBytes, or have the workspace cleaned up")
+		WithHint("raise the settings writeback.maxFiles or writeback.maxBytes, or have the workspace cleaned up")
 	for _, ch := range c.changes {
 		e.Paths = append(e.Paths, ch.path)
 	}
