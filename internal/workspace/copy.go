@@ -33,7 +33,7 @@ type Opened struct {
 	Tree    RootID    `json:"tree"`   // of the workspace: the copy, or the source itself
 	Git     bool      `json:"git"`    // git said which files belong to it
 	Skipped []Skipped `json:"skipped,omitempty"`
-	Nested  [][]byte  `json:"nested,omitempty"` // submodules and other repositories inside: their contents are not copied
+	Nested  [][]byte  `json:"nested,omitempty"` // submodules and other repositories inside a git source, whose contents are not copied; of another source, directories whose .git was left out
 	Rules   Rules     `json:"rules"`
 	Base    Manifest  `json:"-"` // of the copy
 }

@@ -312,6 +312,7 @@ func LoadFreeze(dir string) (Freeze, error) {
 		return damaged(err)
 	}
 	f := Freeze{Digest: s.Digest, Dir: dir, At: s.At, Source: string(s.Source), Root: s.Root, Ignored: s.Ignored}
+	class := newClassifier()
 	for _, c := range stored {
 		path := c.Path
 		if len(c.Raw) > 0 {
@@ -320,7 +321,7 @@ func LoadFreeze(dir string) (Freeze, error) {
 		if !safefs.Valid(path) || !c.Before.sound() || !c.After.sound() {
 			return damaged(fmt.Errorf("path %q", path))
 		}
-		f.Changes = append(f.Changes, classify(Change{Path: path, Kind: c.Kind, Before: c.Before.entry(path), After: c.After.entry(path)}))
+		f.Changes = append(f.Changes, class.classify(Change{Path: path, Kind: c.Kind, Before: c.Before.entry(path), After: c.After.entry(path)}))
 	}
 	if digest(f.Changes) != f.Digest {
 		return damaged(errors.New("its digest is another"))

@@ -7,12 +7,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// hostRule names paths that make code run on the host of whoever checks out, opens, builds or tests the tree. All patterns
-// are in lower case; those without a slash match a name at any depth, others a path or its end ("**/" is understood).
+// hostRule names paths that make code run on the host of whoever checks out, opens, builds or tests the tree, in lower case.
 type hostRule struct {
 	why   string
-	names string // space separated: "name", "*.ext", "prefix*"
-	dirs  string // space separated: everything in a directory of this name, at any depth; may hold slashes
+	names string // of files at any depth, space separated; one "*" stands for anything
+	dirs  string // everything in a directory of this name at any depth, and what has the name itself
 }
 
 func hostRules() []hostRule {
@@ -39,36 +38,53 @@ func hostRules() []hostRule {
 	}
 }
 
-// RunsOnHost says why a path is of the class that can make code run on the host, "" where it is not. Names are compared as
-// the most tolerant file system would: folded case, composed characters, without invisible ones and trailing dots and spaces.
-func RunsOnHost(path string) string {
-	elems := strings.Split(foldPath(path), "/")
-	for _, r := range hostRules() {
-		if r.matches(elems) {
-			return r.why
-		}
-	}
-	return ""
+// classifier is the rules made ready for many paths.
+type classifier struct {
+	dirs, names map[string]string
+	globs       []hostGlob
 }
 
-func (r hostRule) matches(elems []string) bool {
-	for dir := range strings.FieldsSeq(r.dirs) {
-		for _, e := range elems {
-			if e == dir {
-				return true
+type hostGlob struct{ before, after, why string }
+
+func newClassifier() *classifier {
+	c := &classifier{dirs: map[string]string{}, names: map[string]string{}}
+	for _, r := range hostRules() {
+		for dir := range strings.FieldsSeq(r.dirs) {
+			c.dirs[dir] = r.why
+		}
+		for name := range strings.FieldsSeq(r.names) {
+			if before, after, star := strings.Cut(name, "*"); star {
+				c.globs = append(c.globs, hostGlob{before, after, r.why})
+			} else {
+				c.names[name] = r.why
 			}
 		}
 	}
-	name := elems[len(elems)-1]
-	for p := range strings.FieldsSeq(r.names) {
-		before, after, star := strings.Cut(p, "*")
-		switch {
-		case !star && name == p,
-			star && len(name) >= len(before)+len(after) && strings.HasPrefix(name, before) && strings.HasSuffix(name, after):
-			return true
+	return c
+}
+
+// RunsOnHost says why a path is of the class that can make code run on the host, "" where it is not.
+func RunsOnHost(path string) string { return newClassifier().why(path) }
+
+// why compares names as the most tolerant file system would: folded case, composed characters, without invisible ones and
+// without trailing dots and spaces.
+func (c *classifier) why(path string) string {
+	elems := strings.Split(foldPath(path), "/")
+	for _, e := range elems {
+		if why := c.dirs[e]; why != "" {
+			return why
 		}
 	}
-	return false
+	name := elems[len(elems)-1]
+	if why := c.names[name]; why != "" {
+		return why
+	}
+	for _, g := range c.globs {
+		if len(name) >= len(g.before)+len(g.after) && strings.HasPrefix(name, g.before) && strings.HasSuffix(name, g.after) {
+			return g.why
+		}
+	}
+	return ""
 }
 
 func foldPath(p string) string {

@@ -558,7 +558,7 @@ func TestRunsOnHost(t *testing.T) {
 		{nil, &Entry{Type: Symlink, Mode: 0o777, Link: []byte("../.git/hooks")}, true},
 		{nil, &Entry{Type: Dir, Mode: 0o755}, false},
 	} {
-		if got := classify(Change{Path: "x", Before: c.before, After: c.after}).RunsOnHost; got != c.want {
+		if got := newClassifier().classify(Change{Path: "x", Before: c.before, After: c.after}).RunsOnHost; got != c.want {
 			t.Errorf("%+v → %+v: %v", c.before, c.after, got)
 		}
 	}

@@ -3,6 +3,7 @@ package safefs
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -274,7 +275,10 @@ func openFDs(t *testing.T) int {
 
 func TestDeepTrees(t *testing.T) {
 	both(t, func(t *testing.T, dir string, r *Root) {
-		const depth = 10_000
+		depth := 10_000
+		if r.byElement {
+			depth = 2_500
+		}
 		deep(t, dir, depth)
 		before, most, n := openFDs(t), 0, 0
 		must(t, r.Walk(context.Background(), func(_ string, _ Info, err error) error {
@@ -289,7 +293,7 @@ func TestDeepTrees(t *testing.T) {
 		if most > before+maxOpenDirs+8 {
 			t.Errorf("%d open files during the walk, %d before", most, before)
 		}
-		long := strings.Repeat("dd/", 2000) + "f"
+		long := strings.Repeat("dd/", 2_200) + "f"
 		f, err := r.Create(long, 0o600)
 		must(t, err)
 		f.Close()
@@ -299,6 +303,50 @@ func TestDeepTrees(t *testing.T) {
 		}
 		if left := paths(t, r); len(left) > 0 {
 			t.Errorf("left: %d", len(left))
+		}
+	})
+}
+
+func TestCopyAndHash(t *testing.T) {
+	both(t, func(t *testing.T, dir string, r *Root) {
+		for name, size := range map[string]int{"empty": 0, "small": 10, "block": 256 << 10, "large": 1<<20 + 7} {
+			write(t, dir+"/"+name, strings.Repeat("x", size))
+		}
+		hole, err := os.Create(dir + "/hole")
+		must(t, err)
+		must(t, hole.Truncate(3<<20+5))
+		_, err = hole.WriteAt([]byte("middle"), 1<<20)
+		must(t, err)
+		hole.Close()
+		must(t, os.Mkdir(dir+"/to", 0o755))
+		must(t, os.Chmod(dir+"/small", 0o711))
+		c := NewCopier()
+		for _, name := range []string{"empty", "small", "block", "large", "hole"} {
+			want, err := os.ReadFile(dir + "/" + name)
+			must(t, err)
+			got, err := c.Copy(r, name, r, "to/"+name, nil, name == "small")
+			must(t, err)
+			b, err := os.ReadFile(dir + "/to/" + name)
+			must(t, err)
+			if !bytes.Equal(b, want) || got.Sum != Sum(sha256.Sum256(want)) || got.Size != int64(len(want)) || got.Now.Mode != got.From.Mode {
+				t.Errorf("%s: %d bytes, %+v", name, len(b), got)
+			}
+			if h, err := c.Hash(r, name); err != nil || h.Sum != got.Sum {
+				t.Errorf("%s: hash %v, %v", name, h.Sum, err)
+			}
+		}
+		if _, err := c.Copy(r, "small", r, "to/large", nil, false); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("over a file: %v", err)
+		}
+		if i, err := r.Lstat("to/large"); err != nil || i.Size != 1<<20+7 {
+			t.Errorf("a file that was there: %+v, %v", i, err)
+		}
+		must(t, os.Symlink("small", dir+"/link"))
+		if _, err := c.Copy(r, "link", r, "to/link", nil, false); !errors.Is(err, ErrLink) {
+			t.Errorf("a link: %v", err)
+		}
+		if _, _, err := r.ReadFile("large", 1<<20); err == nil {
+			t.Error("a file past the limit was read")
 		}
 	})
 }
