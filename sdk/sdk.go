@@ -12,6 +12,13 @@ import (
 //go:embed src
 var sources embed.FS
 
+//go:embed types/laufwerk.d.ts
+var declarations string
+
+// Declarations are the types of all public modules, and of the isolate's globals, in one ambient .d.ts file.
+// It is made from the sources by sdk/update.sh; sdk/verify.sh holds that it is current.
+func Declarations() string { return declarations }
+
 // internal is where the modules are that only other modules of the SDK may import.
 const internal = "@laufwerk/internal/"
 

@@ -9,14 +9,7 @@ export interface Failure {
   stack?: string;
 }
 
-export class LaufwerkError extends Error {
-  declare readonly code: string;
-  constructor(message: string, code: string = "workflow_failed") {
-    super(message);
-    hidden(this, "name", classNames.get(new.target) ?? "LaufwerkError");
-    Object.defineProperty(this, "code", { value: code, enumerable: true });
-  }
-}
+export class LaufwerkError extends Error { declare readonly code: string }
 export class AgentFailed extends LaufwerkError {}
 export class CommandTimeout extends LaufwerkError {}
 export class OutputTooLarge extends LaufwerkError { declare readonly exitCode: number }
@@ -34,18 +27,21 @@ export class Cancelled extends LaufwerkError {}
 export class Unsupported extends LaufwerkError {}
 
 // Bundling may rename a class, so the names are written down.
-const classes: { [name: string]: new (message: string, code?: string) => LaufwerkError } = {
+const classes: { [name: string]: new (message: string) => LaufwerkError } = {
   LaufwerkError, AgentFailed, CommandTimeout, OutputTooLarge, OutputInvalid, OutcomeUnknown, SessionLost, WorkspaceLost,
   WorkspaceBusy, CloseFailed, WriteBackConflict, WriteBackRefused, ChangedSinceApproval, NotApproved, Cancelled, Unsupported,
 };
-const classNames = new Map<unknown, string>(Object.entries(classes).map(([name, of]) => [of, name]));
+for (const [name, Class] of Object.entries(classes)) hidden(Class.prototype, "name", name);
+// Of what a workflow throws itself; the engine's failures bring their own.
+hidden(LaufwerkError.prototype, "code", "workflow_failed");
 
 const details = new WeakMap<object, Pick<Failure, "option" | "hint" | "fields">>();
 
 /** A failure that the engine or the host's rules reported, as the class that a workflow catches. */
 export function toError(failure: Failure): LaufwerkError {
   const Class = Object.hasOwn(classes, failure.class) ? classes[failure.class]! : LaufwerkError;
-  const error = new Class(failure.message, failure.code);
+  const error = new Class(failure.message);
+  Object.defineProperty(error, "code", { value: failure.code, enumerable: true });
   for (const [name, value] of Object.entries(failure.fields ?? {})) {
     if (name === "name" || name === "message" || name === "stack" || name === "code" || name === "__proto__") continue;
     Object.defineProperty(error, name, { value: frozen(value), enumerable: true, configurable: true });
@@ -67,7 +63,7 @@ export function unsupported(message: string): Unsupported {
 export function toFailure(error: unknown): Failure {
   if (error instanceof LaufwerkError) {
     const more = details.get(error) ?? {};
-    return { class: classNames.get(error.constructor) ?? "LaufwerkError", code: error.code, message: error.message, stack: error.stack ?? "", ...more };
+    return { class: text(() => error.name, "LaufwerkError"), code: error.code, message: error.message, stack: error.stack ?? "", ...more };
   }
   if (error instanceof Error) {
     const name = text(() => error.name, "Error");
