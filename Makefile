@@ -76,12 +76,13 @@ verify-reproducible:
 	(cd "$$tmp/copy" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$tmp/two" ./cmd/laufwerk); \
 	cmp "$$tmp/one" "$$tmp/two"; echo "two builds are identical"
 
-verify-sdk: ## the TypeScript half against real tsc; nothing to do while it has no check
-	@if [ -x sdk/verify.sh ]; then sdk/verify.sh; else echo "sdk/verify.sh is not there: nothing to check"; fi
+verify-sdk: ## the TypeScript half, and what init writes, against real tsc
+	sdk/verify.sh
+	sdk/node_modules/.bin/tsc -p templates
 
 .PHONY: update-sdk
 update-sdk:
-	@if [ -x sdk/verify.sh ]; then sdk/verify.sh --update; else echo "sdk/verify.sh is not there: nothing to update"; fi
+	sdk/update.sh
 
 clean:
 	rm -rf bin cover.out

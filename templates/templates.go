@@ -10,7 +10,7 @@ const (
 	Agent   = `["AGENT_PROGRAM", "ARGUMENT"]` // becomes an array of strings
 )
 
-// Files holds the project directory's content below "project", "execution/<kind>.ts" beside it.
+// Files holds the content of a project's laufwerk directory: "project" for all, and what "execution/<kind>" adds.
 //
 //go:embed project execution
 var Files embed.FS

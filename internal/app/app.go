@@ -56,7 +56,7 @@ func Commands(d *cli.Deps) []*cobra.Command {
 	open := opens(d)
 	return []*cobra.Command{
 		demo.New(d, open, loads(d), nil),
-		initproject.New(d, loads(d), declarations, nil),
+		initproject.New(d, loads(d), nil),
 		run.New(d, open, nil),
 		resume.New(d, open, nil),
 		answer.New(d, open, nil),

@@ -7,7 +7,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
 	"github.com/laufwerk/laufwerk/internal/project"
-	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
@@ -51,6 +50,3 @@ func loads(d *cli.Deps) func(ctx context.Context, root string) error {
 		return nil
 	}
 }
-
-// declarations are those of the SDK's modules, for editors and tsc.
-func declarations() []scaffold.File { return nil }

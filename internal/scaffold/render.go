@@ -9,9 +9,11 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/sdk"
 	"github.com/laufwerk/laufwerk/templates"
 )
 
@@ -33,43 +35,41 @@ type Options struct {
 	Execution    string   // a provider kind
 	Example      bool     // with the example workflow
 	AgentCommand []string // of the example's agent
-	Declarations []File   // of the SDK's modules; paths relative to laufwerk/types
 }
 
 // Executions are the provider kinds that there are templates for.
 func Executions() []string {
-	found, _ := fs.Glob(templates.Files, "execution/*.ts")
+	entries, _ := fs.ReadDir(templates.Files, "execution")
 	var kinds []string
-	for _, f := range found {
-		kinds = append(kinds, strings.TrimSuffix(path.Base(f), ".ts"))
+	for _, e := range entries {
+		kinds = append(kinds, e.Name())
 	}
 	return kinds
 }
 
-// Render makes the files, in the order in which they are best read.
+// Render makes the files: the project's own, the target's, the declarations of the SDK.
 func Render(o Options) ([]File, error) {
+	if !slices.Contains(Executions(), o.Execution) {
+		return nil, failure.New(failure.Usage, "there is no template for the execution %q", o.Execution)
+	}
 	var out []File
-	for _, from := range []struct{ template, to string }{
-		{"project/laufwerk.config.ts", "laufwerk.config.ts"},
-		{"execution/" + o.Execution + ".ts", "execution.ts"},
-		{"project/workflows/" + Example + "/workflow.ts", "workflows/" + Example + "/workflow.ts"},
-		{"project/tsconfig.json", "tsconfig.json"},
-	} {
-		if strings.HasPrefix(from.to, "workflows/") && !o.Example {
-			continue
-		}
-		content, err := fs.ReadFile(templates.Files, from.template)
+	for _, from := range []string{"project", "execution/" + o.Execution} {
+		err := fs.WalkDir(templates.Files, from, func(p string, e fs.DirEntry, err error) error {
+			rel := strings.TrimPrefix(p, from+"/")
+			if err != nil || e.IsDir() || strings.HasPrefix(rel, "workflows/") && !o.Example {
+				return err
+			}
+			content, err := fs.ReadFile(templates.Files, p)
+			content = bytes.ReplaceAll(content, []byte(templates.Project), literal(o.ProjectID))
+			content = bytes.ReplaceAll(content, []byte(templates.Agent), literal(o.AgentCommand))
+			out = append(out, File{path.Join(Directory, rel), content})
+			return err
+		})
 		if err != nil {
-			return nil, failure.New(failure.Usage, "there is no template for the execution %q", o.Execution)
+			return nil, failure.Wrap(err, failure.Internal, "read the templates")
 		}
-		content = bytes.ReplaceAll(content, []byte(templates.Project), literal(o.ProjectID))
-		content = bytes.ReplaceAll(content, []byte(templates.Agent), literal(o.AgentCommand))
-		out = append(out, File{path.Join(Directory, from.to), content})
 	}
-	for _, d := range o.Declarations {
-		out = append(out, File{path.Join(Directory, "types", d.Path), d.Content})
-	}
-	return out, nil
+	return append(out, File{path.Join(Directory, "types/laufwerk.d.ts"), []byte(sdk.Declarations())}), nil
 }
 
 // literal is a value as TypeScript reads it.

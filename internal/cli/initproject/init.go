@@ -18,10 +18,9 @@ import (
 
 // Options of the command.
 type Options struct {
-	UI           *render.UI
-	Root         func() string
-	Validate     scaffold.Validate
-	Declarations func() []scaffold.File
+	UI       *render.UI
+	Root     func() string
+	Validate scaffold.Validate
 
 	Execution    string
 	Example      string
@@ -30,9 +29,9 @@ type Options struct {
 	agentGiven   bool
 }
 
-// New makes the command. validate loads a project, declarations are the SDK's. runF replaces what it does in tests.
-func New(d *cli.Deps, validate scaffold.Validate, declarations func() []scaffold.File, runF func(context.Context, *Options) error) *cobra.Command {
-	opts := &Options{UI: d.UI, Validate: validate, Declarations: declarations}
+// New makes the command. validate loads a project. runF replaces what it does in tests.
+func New(d *cli.Deps, validate scaffold.Validate, runF func(context.Context, *Options) error) *cobra.Command {
+	opts := &Options{UI: d.UI, Validate: validate}
 	opts.Root = func() string { dir, _ := d.ProjectDir(); return dir }
 	cmd := &cobra.Command{
 		Use:   "init",
@@ -112,7 +111,7 @@ type document struct {
 
 func run(ctx context.Context, opts *Options) error {
 	root := opts.Root()
-	o := scaffold.Options{ProjectID: opts.ID, Execution: opts.Execution, Example: opts.Example != "", Declarations: opts.Declarations()}
+	o := scaffold.Options{ProjectID: opts.ID, Execution: opts.Execution, Example: opts.Example != ""}
 	if o.ProjectID == "" {
 		o.ProjectID = scaffold.ProjectID(root)
 	}
