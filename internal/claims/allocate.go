@@ -138,7 +138,7 @@ func (d *Driver) settleForUse(ctx context.Context, c Claim, r providers.Resource
 	case providers.Yes:
 		return d.allocated(ctx, c, res)
 	case providers.No:
-		c, err := d.change(ctx, c.ID, Unseen, func(c *Claim) {
+		c, err := d.change(ctx, c.ID, Retry, func(c *Claim) {
 			d.found("resolving: "+says(res.Done, res.Err), "", res.Evidence...)(c)
 			c.Attempts++
 		})

@@ -75,16 +75,9 @@ func (d *Driver) change(ctx context.Context, id string, ev Event, edit func(*Cla
 			return nil
 		}
 		now := d.o.Now().UTC()
-		switch {
-		case next == c.State:
-		case next == Allocated:
-			c.AllocatedAt = now
-		case next == Deleting:
-			c.DeletingAt, c.ReleasedAt = now, time.Time{}
-		case next == Released:
-			c.ReleasedAt = now
+		if next != c.State {
+			c.entered(next, now)
 		}
-		c.State = next
 		if edit != nil {
 			edit(&c)
 		}
@@ -103,6 +96,18 @@ func (d *Driver) change(ctx context.Context, id string, ev Event, edit func(*Cla
 		return c, no
 	}
 	return c, nil
+}
+
+func (c *Claim) entered(s State, now time.Time) {
+	c.State = s
+	switch s {
+	case Allocated:
+		c.AllocatedAt = now
+	case Deleting:
+		c.DeletingAt, c.ReleasedAt = now, time.Time{}
+	case Released:
+		c.ReleasedAt = now
+	}
 }
 
 func load(tx store.Tx, id string, c *Claim) error {

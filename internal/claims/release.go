@@ -72,7 +72,7 @@ func (d *Driver) settleForEnd(ctx context.Context, c Claim, r providers.Resource
 		if c, err = d.step(ctx, c, Lost, note); err != nil {
 			return c, err
 		}
-		return c, retained(c, res.Err)
+		return d.verdict(c, res.Err)
 	}
 }
 

@@ -8,6 +8,7 @@ const (
 	Exists   Event = "exists"   // it was created, or seen, and its id is known
 	Rejected Event = "rejected" // it certainly was not created, and will not be
 	Lost     Event = "lost"     // creating ended without an answer
+	Retry    Event = "retry"    // an earlier attempt certainly came to nothing, another is about to be made
 	Ask      Event = "ask"      // its end is about to be asked for
 	Absent   Event = "absent"   // its absence was observed
 	Listed   Event = "listed"   // nothing of it can run, but the other side still lists it
@@ -23,8 +24,8 @@ const (
 //   - abandoned × anything: a person has taken it over.
 func table() map[State]map[Event]State {
 	return map[State]map[Event]State{
-		Intent:    {Exists: Allocated, Rejected: Released, Lost: Unknown, Unseen: Intent, Abandon: Abandoned},
-		Unknown:   {Exists: Allocated, Rejected: Released, Lost: Unknown, Unseen: Unknown, Abandon: Abandoned},
+		Intent:    {Exists: Allocated, Rejected: Released, Lost: Unknown, Retry: Intent, Unseen: Intent, Abandon: Abandoned},
+		Unknown:   {Exists: Allocated, Rejected: Released, Lost: Unknown, Retry: Intent, Unseen: Unknown, Abandon: Abandoned},
 		Allocated: {Exists: Allocated, Ask: Deleting, Absent: Released, Listed: Residue, Unseen: Allocated},
 		Deleting:  {Exists: Deleting, Ask: Deleting, Absent: Released, Listed: Residue, Unseen: Deleting, Abandon: Abandoned},
 		Residue:   {Exists: Deleting, Ask: Deleting, Absent: Released, Listed: Residue, Unseen: Residue, Abandon: Abandoned},
@@ -40,7 +41,7 @@ func States() []State {
 
 // Events are all events.
 func Events() []Event {
-	return []Event{Exists, Rejected, Lost, Ask, Absent, Listed, Unseen, Abandon}
+	return []Event{Exists, Rejected, Lost, Retry, Ask, Absent, Listed, Unseen, Abandon}
 }
 
 // Next is the state that follows; false where the event is illegal.

@@ -29,8 +29,6 @@ func readMark(path string) (uint64, bool, error) {
 	}
 	var txid uint64
 	var sum uint32
-	if n, err := fmt.Sscanf(string(b), markFormat+" %08x", &txid, &sum); n != 2 || err != nil {
-		return 0, false, nil
-	}
-	return txid, sum == checksum(fmt.Appendf(nil, markFormat, txid)), nil
+	n, _ := fmt.Sscanf(string(b), markFormat+" %08x", &txid, &sum)
+	return txid, n == 2 && sum == checksum(fmt.Appendf(nil, markFormat, txid)), nil
 }

@@ -62,8 +62,11 @@ func mergeInto(stored, encoded json.RawMessage, t reflect.Type) (json.RawMessage
 		return encoded, nil
 	}
 	var old, out map[string]json.RawMessage
-	if json.Unmarshal(stored, &old) != nil || json.Unmarshal(encoded, &out) != nil || out == nil {
+	if stored[0] != '{' || encoded[0] != '{' {
 		return encoded, nil // one of them is no object: there is nothing to keep
+	}
+	if err := errors.Join(json.Unmarshal(stored, &old), json.Unmarshal(encoded, &out)); err != nil {
+		return nil, err
 	}
 	known := map[string]reflect.Type{}
 	fieldsOf(t, known)

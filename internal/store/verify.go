@@ -63,7 +63,7 @@ func (s *Store) verify() error {
 	if err != nil {
 		return homeError(path, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	newest, err := s.newestMeta(f, st.Size())
 	if err != nil {
 		return err

@@ -1,0 +1,53 @@
+package claims_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+)
+
+// Every state × every event, spelled out a second time; "-" is illegal.
+func TestEveryStateAndEvent(t *testing.T) {
+	t.Parallel()
+	const want = `
+intent:    exists=allocated rejected=released lost=unknown retry=intent ask=- absent=- listed=- unseen=intent abandon=abandoned
+unknown:   exists=allocated rejected=released lost=unknown retry=intent ask=- absent=- listed=- unseen=unknown abandon=abandoned
+allocated: exists=allocated rejected=- lost=- retry=- ask=deleting absent=released listed=residue unseen=allocated abandon=-
+deleting:  exists=deleting rejected=- lost=- retry=- ask=deleting absent=released listed=residue unseen=deleting abandon=abandoned
+residue:   exists=deleting rejected=- lost=- retry=- ask=deleting absent=released listed=residue unseen=residue abandon=abandoned
+released:  exists=deleting rejected=- lost=- retry=- ask=- absent=released listed=- unseen=- abandon=-
+abandoned: exists=- rejected=- lost=- retry=- ask=- absent=- listed=- unseen=- abandon=-
+`
+	var got strings.Builder
+	for _, s := range claims.States() {
+		fmt.Fprintf(&got, "\n%-10s", s+":")
+		for _, e := range claims.Events() {
+			next, ok := claims.Next(s, e)
+			if !ok {
+				next = "-"
+			}
+			fmt.Fprintf(&got, " %s=%s", e, next)
+		}
+	}
+	if got.String()+"\n" != want {
+		t.Errorf("got%s", got.String())
+	}
+}
+
+// Nothing is released but by absence that was observed, or because it certainly never was.
+func TestOnlyProofReleases(t *testing.T) {
+	t.Parallel()
+	for _, s := range claims.States() {
+		for _, e := range claims.Events() {
+			next, ok := claims.Next(s, e)
+			if ok && next == claims.Released && e != claims.Absent && e != claims.Rejected {
+				t.Errorf("%s × %s releases", s, e)
+			}
+			if ok && next == claims.Abandoned && e != claims.Abandon {
+				t.Errorf("%s × %s abandons", s, e)
+			}
+		}
+	}
+}
