@@ -66,8 +66,6 @@ for (const name of ["__post", "__validate", "__digest", "__url", "__log", "__att
 	return i, nil
 }
 
-func (i *isolate) close() { _ = i.vm.Close() }
-
 // load evaluates a bundle's modules, also those that await at their top level.
 func (i *isolate) load(b *protocol.Bundle) *protocol.Error {
 	i.frames = newSourceMap(b.Map)
@@ -272,14 +270,8 @@ func digest(args []any) (any, error) {
 
 // parseURL answers the parts of a URL as the WHATWG's URL class names them, null for what is not an absolute URL.
 func parseURL(args []any) (any, error) {
-	u, err := url.Parse(strings.TrimSpace(text(args, 0)))
-	if err == nil && !u.IsAbs() && text(args, 1) != "" {
-		var base *url.URL
-		if base, err = url.Parse(text(args, 1)); err == nil {
-			u = base.ResolveReference(u)
-		}
-	}
-	if err != nil || !u.IsAbs() {
+	u := absoluteURL(strings.TrimSpace(text(args, 0)), text(args, 1))
+	if u == nil {
 		return "null", nil
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
@@ -322,6 +314,21 @@ func parseURL(args []any) (any, error) {
 		"hostname": hostname, "port": port, "pathname": pathname, "search": prefixed("?", u.RawQuery), "hash": prefixed("#", u.EscapedFragment()),
 	})
 	return string(b), err
+}
+
+// absoluteURL is nil for what is not a URL.
+func absoluteURL(given, base string) *url.URL {
+	u, err := url.Parse(given)
+	if err == nil && !u.IsAbs() && base != "" {
+		var b *url.URL
+		if b, err = url.Parse(base); err == nil {
+			u = b.ResolveReference(u)
+		}
+	}
+	if err != nil || !u.IsAbs() {
+		return nil
+	}
+	return u
 }
 
 func text(args []any, n int) string {

@@ -69,6 +69,13 @@ const (
 type scanned struct {
 	code   string
 	tokens []token
+	open   []bracket
+}
+
+// bracket is an open one; one of a template goes back into the template's text.
+type bracket struct {
+	token    int
+	template bool
 }
 
 func (s *scanned) text(i int) string {
@@ -85,10 +92,6 @@ func isWordByte(c byte) bool {
 // scan splits a program into tokens; nil where its brackets do not match.
 func scan(code string) *scanned {
 	s := &scanned{code: code}
-	var open []int
-	add := func(from, to int, kind tokenKind) {
-		s.tokens = append(s.tokens, token{from: from, to: to, kind: kind, match: -1})
-	}
 	for i := 0; i < len(code); {
 		c := code[i]
 		switch {
@@ -99,66 +102,65 @@ func scan(code string) *scanned {
 		case strings.HasPrefix(code[i:], "/*"):
 			i = endOr(code, i, "*/")
 		case c == '"' || c == '\'':
-			end := quotedEnd(code, i)
-			add(i, end, literal)
-			i = end
+			i = s.add(i, quotedEnd(code, i), literal)
 		case c == '`':
-			end, into := templateEnd(code, i+1)
-			add(i, end, literal)
-			if i = end; into {
-				open = append(open, -1-len(s.tokens))
-				add(end-1, end, mark)
-			}
+			i = s.template(i, i+1)
 		case c == '/' && s.regexAllowed(code[i:]):
-			end := regexEnd(code, i)
-			add(i, end, literal)
-			i = end
+			i = s.add(i, regexEnd(code, i), literal)
 		case isWordByte(c):
-			end := i
-			for end < len(code) && (isWordByte(code[end]) || code[end] == '.' && c >= '0' && c <= '9') {
-				end++
-			}
-			kind := word
-			if c >= '0' && c <= '9' {
-				kind = literal
-			}
-			add(i, end, kind)
-			i = end
-		case c == '(' || c == '[' || c == '{':
-			open = append(open, len(s.tokens))
-			add(i, i+1, mark)
-			i++
-		case c == ')' || c == ']' || c == '}':
-			if len(open) == 0 {
+			i = s.word(i)
+		case strings.IndexByte("([{", c) >= 0:
+			s.open = append(s.open, bracket{token: len(s.tokens)})
+			i = s.add(i, i+1, mark)
+		case strings.IndexByte(")]}", c) >= 0:
+			if len(s.open) == 0 {
 				return nil
 			}
-			o := open[len(open)-1]
-			open = open[:len(open)-1]
-			inTemplate := o < 0
-			if inTemplate {
-				o = -1 - o
-			}
-			s.tokens[o].match = len(s.tokens)
-			add(i, i+1, mark)
-			s.tokens[len(s.tokens)-1].match = o
-			i++
-			if inTemplate {
-				end, into := templateEnd(code, i)
-				add(i, end, literal)
-				if i = end; into {
-					open = append(open, -1-len(s.tokens))
-					add(end-1, end, mark)
-				}
+			opened := s.open[len(s.open)-1]
+			s.open = s.open[:len(s.open)-1]
+			s.tokens[opened.token].match = len(s.tokens)
+			i = s.add(i, i+1, mark)
+			s.tokens[len(s.tokens)-1].match = opened.token
+			if opened.template {
+				i = s.template(i, i)
 			}
 		default:
-			add(i, i+1, mark)
-			i++
+			i = s.add(i, i+1, mark)
 		}
 	}
-	if len(open) > 0 {
+	if len(s.open) > 0 {
 		return nil
 	}
 	return s
+}
+
+// add appends a token and returns its end.
+func (s *scanned) add(from, to int, kind tokenKind) int {
+	s.tokens = append(s.tokens, token{from: from, to: to, kind: kind, match: -1})
+	return to
+}
+
+func (s *scanned) word(from int) int {
+	c, end := s.code[from], from
+	number := c >= '0' && c <= '9'
+	for end < len(s.code) && (isWordByte(s.code[end]) || s.code[end] == '.' && number) {
+		end++
+	}
+	if number {
+		return s.add(from, end, literal)
+	}
+	return s.add(from, end, word)
+}
+
+// template adds a part of a template literal, up to its end or into an expression in it.
+func (s *scanned) template(from, after int) int {
+	end, into := templateEnd(s.code, after)
+	s.add(from, end, literal)
+	if into {
+		s.open = append(s.open, bracket{token: len(s.tokens), template: true})
+		s.add(end-1, end, mark)
+	}
+	return end
 }
 
 func endOr(code string, from int, end string) int {

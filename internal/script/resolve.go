@@ -26,14 +26,6 @@ var (
 	packageName = regexp.MustCompile(`^(@[A-Za-z0-9._~-]+/)?[A-Za-z0-9_~-][A-Za-z0-9._~-]*(/|$)`)
 )
 
-// builtins are the modules of Node that are imported without "node:".
-var builtins = []string{
-	"assert", "async_hooks", "buffer", "child_process", "cluster", "console", "constants", "crypto", "dgram", "diagnostics_channel",
-	"dns", "domain", "events", "fs", "http", "http2", "https", "inspector", "module", "net", "os", "path", "perf_hooks", "process",
-	"punycode", "querystring", "readline", "repl", "stream", "string_decoder", "sys", "timers", "tls", "trace_events", "tty", "url",
-	"util", "v8", "vm", "wasi", "worker_threads", "zlib", "bun",
-}
-
 func (r *resolver) resolve(a api.OnResolveArgs, entry string) (api.OnResolveResult, error) {
 	ok := func(ns, p string) (api.OnResolveResult, error) {
 		return api.OnResolveResult{Namespace: ns, Path: p}, nil
@@ -75,8 +67,15 @@ func isBuiltin(what string) bool {
 	if strings.HasPrefix(what, "node:") || strings.HasPrefix(what, "bun:") {
 		return true
 	}
-	head, _, _ := strings.Cut(what, "/")
-	return slices.Contains(builtins, head)
+	switch head, _, _ := strings.Cut(what, "/"); head {
+	// Node's, which are imported without "node:" too, and Bun's.
+	case "assert", "async_hooks", "buffer", "child_process", "cluster", "console", "constants", "crypto", "dgram", "diagnostics_channel",
+		"dns", "domain", "events", "fs", "http", "http2", "https", "inspector", "module", "net", "os", "path", "perf_hooks", "process",
+		"punycode", "querystring", "readline", "repl", "stream", "string_decoder", "sys", "timers", "tls", "trace_events", "tty", "url",
+		"util", "v8", "vm", "wasi", "worker_threads", "zlib", "bun":
+		return true
+	}
+	return false
 }
 
 // file finds the module that a path without, or with another, extension means.
@@ -98,8 +97,6 @@ func (r *resolver) file(p, what string) (api.OnResolveResult, error) {
 	}
 }
 
-var extensions = []string{".ts", ".tsx", ".mts", ".js", ".mjs", ".cjs", ".json"}
-
 // probe tries a path as it is, then as TypeScript means it, then as a directory.
 func (r *resolver) probe(p string) (protocol.File, error) {
 	f, err := r.from.stat(p)
@@ -107,6 +104,7 @@ func (r *resolver) probe(p string) (protocol.File, error) {
 		return f, err
 	}
 	isDir := f.Kind == "dir"
+	extensions := []string{".ts", ".tsx", ".mts", ".js", ".mjs", ".cjs", ".json"}
 	var candidates []string
 	for _, swap := range [][2]string{{".js", ".ts"}, {".js", ".tsx"}, {".mjs", ".mts"}, {".cjs", ".cts"}} {
 		if base, ok := strings.CutSuffix(p, swap[0]); ok {

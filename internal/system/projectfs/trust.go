@@ -1,6 +1,7 @@
 package projectfs
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -60,7 +61,8 @@ func groupName(gid int) string {
 }
 
 func reason(err error) string {
-	if pe, ok := err.(*fs.PathError); ok { //nolint:errorlint // os.Stat returns it as it is
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
 		return pe.Err.Error()
 	}
 	return err.Error()
