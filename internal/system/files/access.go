@@ -63,5 +63,5 @@ func Overwrite(path string, data []byte) error {
 	if _, err := f.WriteAt(data, 0); err != nil {
 		return err
 	}
-	return f.Sync()
+	return Datasync(f)
 }
