@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func testRunner(t *testing.T) *Runner {
+func testRunner(t testing.TB) *Runner {
 	return &Runner{
 		Executable: system.Executable(),
 		Log:        func(level, text string) { t.Logf("console.%s: %s", level, text) },
@@ -66,7 +66,7 @@ func (testRules) Validate(subject string, value json.RawMessage) (json.RawMessag
 }
 
 // project writes files below a new root; content begins after the first newline.
-func project(t *testing.T, files map[string]string) string {
+func project(t testing.TB, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range files {
