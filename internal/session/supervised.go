@@ -22,6 +22,9 @@ const Grace = 5 * time.Second
 // MaxOutput is how much of stdout, and of stderr, is kept, in bytes. What comes after is read, counted and dropped.
 const MaxOutput = 16 << 20
 
+// maxTries bounds how often one worker starts an attempt whose supervisor does not live to record an end.
+const maxTries = 3
+
 // work is a command that an operation runs under a supervisor.
 type work struct {
 	spec   func(sb providers.Sandbox, continued bool) (supervise.Spec, error)
@@ -79,7 +82,11 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		continued = again
 	}
 	name := opName(op)
-	for {
+	for tries := 0; ; tries++ {
+		if tries == maxTries {
+			return r, failure.New(failure.NotReady, "the supervisor of %s was killed %d times in a row", op.Name(), tries).
+				WithHint("find out who ends processes here (out of memory?), then laufwerk resume %s", m.Run)
+		}
 		spec, err := w.spec(sb, continued)
 		if err != nil {
 			return r, err
@@ -102,7 +109,8 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 				if cause := context.Cause(ctx); cause != nil {
 					return r, cause
 				}
-				return r, failure.Wrap(err, failure.Failed, "start under a supervisor")
+				op.Event(journal.Event{Kind: "notice", Text: "the supervisor did not come up: " + err.Error()})
+				continue
 			}
 		}
 		crash.Point("session/after-launch")

@@ -29,8 +29,22 @@ func Point(name string) {
 			_ = f.Close()
 		}
 	}
-	if os.Getenv("LAUFWERK_CRASH") == at {
+	if os.Getenv("LAUFWERK_CRASH") == at && first() {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
+}
+
+// first is false where LAUFWERK_CRASH_ONCE names a file and another process has died already.
+func first() bool {
+	once := os.Getenv("LAUFWERK_CRASH_ONCE")
+	if once == "" {
+		return true
+	}
+	f, err := os.OpenFile(once, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return false
+	}
+	_ = f.Close()
+	return true
 }

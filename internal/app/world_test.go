@@ -1,0 +1,320 @@
+package app_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// world is a project with a home of its own, an agent that counts, and a person who approves.
+type world struct {
+	t       testing.TB
+	dir     string
+	project string
+	home    string
+	counts  string
+}
+
+const jobWorkflow = `
+import { all, Clock, defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";
+import { createCommand } from "@laufwerk/sdk/harness/command";
+import { execution } from "../../execution";
+
+const agent = execution.agent({ harness: createCommand({ command: ["bash", "AGENT", "COUNTS"] }) });
+
+export const workflow = defineWorkflow<unknown, unknown>({
+  name: "job",
+  *run() {
+    const workspace = yield* Workspace.open({ source: ".", execution });
+    const writer = yield* Session.open({ key: "writer", agent, workspace });
+    const began = yield* Clock.now();
+    const said = yield* writer.ask({ key: "edit", prompt: "edit" });
+    const counted = yield* writer.exec({ key: "count", command: "echo count >> COUNTS/ran; head -c 20000 /dev/zero | tr '\\0' y" });
+    yield* all([Human.notify({ key: "a", title: "a" }), Clock.sleep({ key: "b", duration: 1 })]);
+    yield* writer.close();
+    const approved = yield* Human.confirm({ key: "approve", title: "Write back?", workspace });
+    if (!approved) return "declined";
+    const written = yield* Workspace.writeBack({ workspace });
+    return { said, bytes: counted.stdout.length, approved: written.approved, began: began.getTime() > 0 };
+  },
+});
+`
+
+const jobAgent = `
+prompt=$(cat)
+echo "begin $prompt" >> "$1/ran"
+while [ -e "$1/hold" ]; do sleep 0.02; done
+printf 'changed\n' > changed.txt
+printf 'new\n' > sub/new.txt
+rm gone.txt
+chmod +x tool.sh
+echo "end $prompt" >> "$1/ended"
+echo "edited"
+`
+
+// before and after are the project's own files around an approved run: content, and "x" for an executable.
+func before() map[string]string {
+	return map[string]string{"changed.txt": "original\n", "gone.txt": "gone\n", "tool.sh": "echo tool\n", "sub/kept.txt": "kept\n"}
+}
+
+func after() map[string]string {
+	return map[string]string{"changed.txt": "changed\n", "tool.sh": "x echo tool\n", "sub/kept.txt": "kept\n", "sub/new.txt": "new\n"}
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	dir := t.TempDir()
+	w := &world{t: t, dir: dir, project: filepath.Join(dir, "project"), home: filepath.Join(dir, "home"), counts: filepath.Join(dir, "counts")}
+	agent := filepath.Join(dir, "agent.sh")
+	w.write(agent, jobAgent)
+	w.write(filepath.Join(w.counts, "ran"), "")
+	for name, content := range before() {
+		w.write(filepath.Join(w.project, name), content)
+	}
+	w.write(filepath.Join(w.project, "laufwerk/execution.ts"), "import { createLocalExecution } from \"@laufwerk/execution/local\";\nexport const execution = createLocalExecution();\n")
+	w.write(filepath.Join(w.project, "laufwerk/laufwerk.config.ts"), "import { defineConfig } from \"@laufwerk/sdk\";\nimport { execution } from \"./execution\";\nexport default defineConfig({ projectId: \"job\", executions: [execution] });\n")
+	w.workflow("job", strings.NewReplacer("AGENT", agent, "COUNTS", w.counts).Replace(jobWorkflow))
+	t.Cleanup(w.noProcessIsLeft)
+	return w
+}
+
+func (w *world) write(path, content string) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) workflow(name, source string) {
+	w.write(filepath.Join(w.project, "laufwerk/workflows", name, "workflow.ts"), source)
+}
+
+// command is laufwerk as this test binary, in the project.
+func (w *world) command(env []string, args ...string) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Args = append([]string{"laufwerk"}, args...)
+	cmd.Dir = w.project
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "LAUFWERK_HOME=" + w.home, "WORK=" + w.dir}, env...)
+	return cmd
+}
+
+// laufwerk runs a command to its end: its exit code (-1 where a signal ended it) and what it printed.
+func (w *world) laufwerk(env []string, args ...string) (code int, stdout, stderr string) {
+	w.t.Helper()
+	cmd := w.command(env, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	hung := time.AfterFunc(hang, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	defer hung.Stop()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		w.t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// must runs a command that ends with one of the codes.
+func (w *world) must(codes []int, args ...string) string {
+	w.t.Helper()
+	code, out, errs := w.laufwerk(nil, args...)
+	for _, c := range codes {
+		if c == code {
+			return out
+		}
+	}
+	w.t.Fatalf("laufwerk %s: exit %d, want %v\n%s%s", strings.Join(args, " "), code, codes, out, errs)
+	return ""
+}
+
+type listedRun struct {
+	ID          string `json:"id"`
+	State       string `json:"state"`
+	HalfApplied bool   `json:"halfApplied"`
+}
+
+func (w *world) runs() []listedRun {
+	w.t.Helper()
+	var doc struct{ Runs []listedRun }
+	if err := json.Unmarshal([]byte(w.must([]int{0}, "runs", "list", "--all", "--json")), &doc); err != nil {
+		w.t.Fatal(err)
+	}
+	return doc.Runs
+}
+
+// finish does what a person would: resume what is interrupted, answer what waits, until the run is over.
+func (w *world) finish() listedRun {
+	w.t.Helper()
+	for range 10 {
+		list := w.runs()
+		if len(list) == 0 {
+			w.must([]int{0, 8}, "run", "job", "--no-input")
+			continue
+		}
+		if len(list) > 1 {
+			w.t.Fatalf("%d runs: %v", len(list), list)
+		}
+		switch r := list[0]; r.State {
+		case "interrupted":
+			w.must([]int{0, 8}, "resume", r.ID, "--no-input")
+		case "waiting":
+			if code, out, errs := w.laufwerk(nil, "answer", r.ID, "approve", "yes"); code == 5 && strings.Contains(errs, "answered already") {
+				w.must([]int{0}, "resume", r.ID)
+			} else if code != 0 {
+				w.t.Fatalf("answer: exit %d\n%s%s", code, out, errs)
+			}
+		default:
+			return r
+		}
+	}
+	w.t.Fatalf("the run does not come to its end: %v", w.runs())
+	return listedRun{}
+}
+
+// ran counts the lines that the agent and the command left, by their first word.
+func (w *world) ran() map[string]int {
+	w.t.Helper()
+	b, err := os.ReadFile(filepath.Join(w.counts, "ran"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n := map[string]int{}
+	for line := range strings.Lines(string(b)) {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n[word]++
+	}
+	return n
+}
+
+// files are the project's own files, without laufwerk/.
+func (w *world) files() map[string]string {
+	w.t.Helper()
+	got := map[string]string{}
+	err := filepath.WalkDir(w.project, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(w.project, path)
+		if rel == "laufwerk" {
+			return filepath.SkipDir
+		}
+		if e.IsDir() {
+			if strings.HasPrefix(e.Name(), ".") && rel != "." {
+				got[rel] = "a directory that is not the project's"
+			}
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		info, _ := e.Info()
+		if info != nil && info.Mode()&0o111 != 0 {
+			b = append([]byte("x "), b...)
+		}
+		got[rel] = string(b)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return got
+}
+
+func (w *world) sourceIs(want map[string]string) {
+	w.t.Helper()
+	if got := w.files(); fmt.Sprint(got) != fmt.Sprint(want) {
+		w.t.Errorf("the source is %v, want %v", got, want)
+	}
+}
+
+type listedClaim struct{ ID, State, Kind string }
+
+func (w *world) claims(args ...string) []listedClaim {
+	w.t.Helper()
+	var doc struct{ Claims []listedClaim }
+	if err := json.Unmarshal([]byte(w.must([]int{0}, append([]string{"claims", "list", "--json"}, args...)...)), &doc); err != nil {
+		w.t.Fatal(err)
+	}
+	return doc.Claims
+}
+
+// nothingIsLeft: no claim, no directory, no process.
+func (w *world) nothingIsLeft() {
+	w.t.Helper()
+	if left := w.claims(); len(left) > 0 {
+		w.t.Errorf("claims left: %v", left)
+	}
+	for _, pattern := range []string{"workspaces/*", "workspaces/.*", "runs/*/sessions/*"} {
+		if left, _ := filepath.Glob(filepath.Join(w.home, pattern)); len(left) > 0 {
+			w.t.Errorf("left: %v", left)
+		}
+	}
+	for _, c := range w.claims("--all") {
+		if c.State != "released" {
+			w.t.Errorf("claim %s is %s", c.ID, c.State)
+		}
+		if left := marked(c.ID); len(left) > 0 {
+			w.t.Errorf("processes of %s: %v", c.ID, left)
+		}
+	}
+}
+
+// marked are the processes that carry a session's mark.
+func marked(session string) []string {
+	var left []string
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		if env, err := os.ReadFile(filepath.Join(dir, "environ")); err == nil && bytes.Contains(env, []byte("LAUFWERK_MARK="+session+"/")) {
+			line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+			left = append(left, filepath.Base(dir)+" "+strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return left
+}
+
+// noProcessIsLeft looks for the world's directory in every command line and environment.
+func (w *world) noProcessIsLeft() {
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		var left []int
+		dirs, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range dirs {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			if pid == os.Getpid() {
+				continue
+			}
+			for _, f := range []string{"cmdline", "environ"} {
+				if b, err := os.ReadFile(filepath.Join(dir, f)); err == nil && bytes.Contains(b, []byte(w.dir+"/")) {
+					left = append(left, pid)
+					break
+				}
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			for _, pid := range left {
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+				w.t.Errorf("process %d outlived the test: %s", pid, bytes.ReplaceAll(line, []byte{0}, []byte(" ")))
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
