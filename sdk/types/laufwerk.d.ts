@@ -376,7 +376,7 @@ declare module "@laufwerk/sdk" {
         text(question: Question & {
             placeholder?: string;
         }): Operation<string>;
-        select<V extends string>(question: Question & {
+        select<const V extends string>(question: Question & {
             options: readonly {
                 value: V;
                 label: string;
@@ -413,7 +413,7 @@ declare module "@laufwerk/sdk" {
     export function all<const T extends readonly (Operation<any> | Generator<Operation<any>, any, any>)[]>(items: T, options?: {
         concurrency?: number;
     }): Operation<{
-        -readonly [K in keyof T]: T[K] extends Operation<infer R> ? R : T[K] extends Generator<any, infer R, any> ? R : never;
+        -readonly [K in keyof T]: T[K] extends Generator<any, infer R, any> ? R : T[K] extends Operation<infer R> ? R : never;
     }>;
     /** Values are literal, or taken from the worker's environment when the operation starts; journaled as hashes. */
     export type Environment = {

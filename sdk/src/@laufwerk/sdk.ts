@@ -164,7 +164,7 @@ interface Question { readonly key: string; readonly title: string; readonly desc
 export const Human: {
   confirm(question: Question): Operation<boolean>;
   text(question: Question & { placeholder?: string }): Operation<string>;
-  select<V extends string>(question: Question & { options: readonly { value: V; label: string; description?: string }[] }): Operation<V>;
+  select<const V extends string>(question: Question & { options: readonly { value: V; label: string; description?: string }[] }): Operation<V>;
   /** Does not wait. */
   notify(message: { key: string; title: string; description?: string }): Operation<void>;
 } = Object.freeze({
@@ -219,7 +219,7 @@ export const Clock: {
 
 /** Runs operations or generators side by side; the first failure (in recorded order) cancels the others. */
 export function all<const T extends readonly (Operation<any> | Generator<Operation<any>, any, any>)[]>(items: T, options?: { concurrency?: number }):
-  Operation<{ -readonly [K in keyof T]: T[K] extends Operation<infer R> ? R : T[K] extends Generator<any, infer R, any> ? R : never }> {
+  Operation<{ -readonly [K in keyof T]: T[K] extends Generator<any, infer R, any> ? R : T[K] extends Operation<infer R> ? R : never }> {
   if (!Array.isArray(items)) throw usage(`all expects an array of operations or generators, got ${shown(items)}`);
   const { concurrency = Infinity } = check.options("all", options ?? {}, {}, {
     concurrency(value, path) {

@@ -1,5 +1,5 @@
 import {
-  all, type Change, Clock, CommandTimeout, defineWorkflow, Host, Human, OutputTooLarge, Session, WorkspaceBusy, Workspace, type WorkspaceHandle, WriteBackConflict,
+  all, type Change, Clock, CommandTimeout, defineWorkflow, Host, Human, OutputTooLarge, Session, WorkspaceBusy, Workspace, WriteBackConflict,
 } from "@laufwerk/sdk";
 import { createCodex } from "@laufwerk/sdk/harness/codex";
 import { createClaudeCode } from "@laufwerk/sdk/harness/claude-code";
@@ -44,12 +44,14 @@ export const workflow = defineWorkflow<Input, { fixed: boolean }>({
 
     const [a, b, c] = yield* all([Clock.now(), longer(3), Host.exec({ key: "lint", command: ["lint", "."] })], { concurrency: 2 });
     is<Is<typeof a, Date>>();
-    const longest: number | void = b;
+    is<Is<typeof b, number>>();
     is<Is<typeof c.stdout, string>>();
 
     const { changes } = yield* Workspace.diff({ workspace });
     is<Is<typeof changes, readonly Change[]>>();
-    if ((yield* choose(workspace)) === "none") return { fixed: false };
+    const choice = yield* Human.select({ key: "how", title: "How?", options: [{ value: "all", label: "All" }, { value: "none", label: "None" }], workspace });
+    is<Is<typeof choice, "all" | "none">>();
+    if (choice === "none") return { fixed: false };
     yield* Human.notify({ key: "tell", title: "Done" });
     const why = yield* Human.text({ key: "why", title: "Why?", placeholder: "because" });
     is<Is<typeof why, string>>();
@@ -67,12 +69,6 @@ export const workflow = defineWorkflow<Input, { fixed: boolean }>({
     return { fixed: checked.exitCode === 0 };
   },
 });
-
-function* choose(workspace: WorkspaceHandle) {
-  const choice = yield* Human.select({ key: "how", title: "How?", options: [{ value: "all", label: "All" }, { value: "none", label: "None" }], workspace });
-  is<Is<typeof choice, "all" | "none">>();
-  return choice;
-}
 
 function* longer(n: number) {
   yield* Clock.sleep({ key: "nap", duration: 1000 });
