@@ -1,0 +1,126 @@
+package app_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// scriptProject is a project for scripts about something else: a copy of the project, one turn of $HOME/agent.sh in it, a
+// question, write-back. It has a.txt, sub/b.txt and run.sh.
+func scriptProject() map[string]string {
+	return map[string]string{
+		"a.txt": "a\n", "sub/b.txt": "b\n", "run.sh": "echo run\n",
+		"laufwerk/execution.ts": `import { createLocalExecution } from "@laufwerk/execution/local";
+export const execution = createLocalExecution();
+`,
+		"laufwerk/laufwerk.config.ts": `import { defineConfig } from "@laufwerk/sdk";
+import { execution } from "./execution";
+export default defineConfig({ projectId: "job", executions: [execution] });
+`,
+		"laufwerk/workflows/job/workflow.ts": `import { defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";
+import { createCommand } from "@laufwerk/sdk/harness/command";
+import { execution } from "../../execution";
+
+const agent = execution.agent({ harness: createCommand({ command: ["bash", "-c", "exec bash \"$HOME/agent.sh\""] }) });
+
+export const workflow = defineWorkflow<{ timeout?: number; allow?: string[] } | null, string>({
+  name: "job",
+  *run(input) {
+    const workspace = yield* Workspace.open({ source: ".", execution });
+    const writer = yield* Session.open({ key: "writer", agent, workspace });
+    yield* writer.ask({ key: "edit", prompt: "edit", timeout: input?.timeout });
+    yield* writer.close();
+    const { changes } = yield* Workspace.diff({ workspace });
+    if (changes.length === 0) return "unchanged";
+    if (!(yield* Human.confirm({ key: "approve", title: "Write back?", workspace }))) return "declined";
+    yield* Workspace.writeBack({ workspace, allow: input?.allow });
+    return "written";
+  },
+});
+`,
+	}
+}
+
+// projectCommand writes the project of scriptProject into a directory.
+func projectCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: project DIR")
+	}
+	for name, content := range scriptProject() {
+		path := filepath.Join(ts.MkAbs(args[0]), name)
+		ts.Check(os.MkdirAll(filepath.Dir(path), 0o755))
+		ts.Check(os.WriteFile(path, []byte(content), 0o644))
+	}
+}
+
+// jsonenvCommand keeps a value of a JSON document, see jsonCommand, in a variable of the script.
+func jsonenvCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: jsonenv NAME FILE PATH")
+	}
+	text := strings.TrimSpace(ts.ReadFile(args[1]))
+	var doc any
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		ts.Fatalf("%s is not a JSON document: %v\n%s", args[1], err, text)
+	}
+	value, found := dig(doc, args[2])
+	if !found {
+		ts.Fatalf("%s is not in\n%s", args[2], text)
+	}
+	ts.Setenv(args[0], compact(value))
+}
+
+// peakCommand runs a command and keeps the peak of its resident memory, in MiB, in a variable of the script. The memory of
+// processes that it waited for counts where it is higher.
+func peakCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: peak NAME CODE COMMAND...")
+	}
+	program, err := exec.LookPath(args[2])
+	ts.Check(err)
+	cmd := exec.Command(program, args[3:]...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"HOME", "PATH", "WORK", "TMPDIR", "TERM", "LAUFWERK_HOME"} {
+		if v := ts.Getenv(name); v != "" {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		ts.Fatalf("%v", err)
+	}
+	if code := cmd.ProcessState.ExitCode(); strconv.Itoa(code) != args[1] {
+		ts.Fatalf("exit code %d, want %s\n%.4000s", code, args[1], out.String())
+	}
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		ts.Fatalf("no resource usage on this system")
+	}
+	ts.Setenv(args[0], fmt.Sprint(usage.Maxrss>>10))
+}
+
+// atmostCommand compares whole numbers.
+func atmostCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: atmost NUMBER LIMIT")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	limit, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	if (n <= limit) == neg {
+		ts.Fatalf("%d, limit %d", n, limit)
+	}
+}
