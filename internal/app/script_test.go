@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && app.IsEntry(os.Args[1]) {
 		laufwerk()
 	}
-	testscript.Main(m, map[string]func(){"laufwerk": laufwerk})
+	testscript.Main(m, map[string]func(){"laufwerk": laufwerk, "onterminal": onTerminalCommand})
 }
 
 // TestScript runs every folder of testdata/script.

@@ -79,13 +79,22 @@ func condition(name string) (bool, error) {
 //	exits CODE COMMAND...          run it and require this exit code
 //	nonroot CODE COMMAND...        the same as an ordinary user, who then owns $WORK
 //	json FILE PATH [VALUE]         a value in the last JSON document of a file (stdout, stderr), see jsonCommand
+//	bashproject DIR                a project whose agent is bash, see bashProject; files that are there stay
+//	hint CODE [N]                  type the N-th line (from 1) of the hint that the last command ended with
+//	unchanged CODE DIR COMMAND...  like exits, and every file below DIR, its mode and its bytes, is the same afterwards
 //	waitfor exists|absent PATH     until it is so
 //	waitfor match FILE REGEXP      until the file has a match
 //	waitfor run COMMAND...         until the command succeeds
 //	sendsignal NAME PIDFILE        to the process whose id the file holds
+//	project DIR                    a project with the workflow job, see scriptProject
+//	jsonenv NAME FILE PATH         keep a value of a JSON document in a variable
+//	peak NAME CODE COMMAND...      run it, require this exit code, keep its peak of memory, in MiB, in a variable
+//	atmost NUMBER LIMIT
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"exits": exitsCommand, "nonroot": nonrootCommand, "json": jsonCommand, "waitfor": waitforCommand, "sendsignal": sendsignalCommand,
+		"exits": exitsCommand, "nonroot": nonrootCommand, "json": jsonCommand,
+		"bashproject": bashprojectCommand, "hint": hintCommand, "unchanged": unchangedCommand, "waitfor": waitforCommand, "sendsignal": sendsignalCommand,
+		"project": projectCommand, "jsonenv": jsonenvCommand, "peak": peakCommand, "atmost": atmostCommand,
 	}
 }
 
@@ -142,14 +151,7 @@ func jsonCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 && len(args) != 3 {
 		ts.Fatalf("usage: json FILE PATH [VALUE]")
 	}
-	text := strings.TrimSpace(ts.ReadFile(args[0]))
-	var doc any
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		lines := strings.Split(text, "\n")
-		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &doc); err != nil {
-			ts.Fatalf("%s does not end with a JSON document: %v\n%s", args[0], err, text)
-		}
-	}
+	text, doc := lastDocument(ts, args[0])
 	value, found := dig(doc, args[1])
 	got := compact(value)
 	ok := found
@@ -163,6 +165,17 @@ func jsonCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if ok == neg {
 		ts.Fatalf("%s in %s is %s (there: %t), in\n%s", args[1], args[0], got, found, text)
 	}
+}
+
+func lastDocument(ts *testscript.TestScript, file string) (text string, doc any) {
+	text = strings.TrimSpace(ts.ReadFile(file))
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		lines := strings.Split(text, "\n")
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &doc); err != nil {
+			ts.Fatalf("%s does not end with a JSON document: %v\n%s", file, err, text)
+		}
+	}
+	return text, doc
 }
 
 var step = regexp.MustCompile(`^(?:\.(len\(\))|\.([A-Za-z0-9_~/-]+)|\[(\d+)\])`)
