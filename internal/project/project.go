@@ -43,6 +43,10 @@ func Find(dir, explicit, home string) (string, error) {
 			explicit = filepath.Join(dir, explicit)
 		}
 		root := projectfs.Real(explicit)
+		if !projectfs.IsDir(root) {
+			return "", failure.New(failure.ProjectNotFound, "%s is not a directory", explicit).
+				WithHint("name the project's directory with --project DIR, or go there and leave --project out")
+		}
 		if !projectfs.IsFile(filepath.Join(root, Config)) {
 			return "", failure.New(failure.ProjectNotFound, "%s is not a project: there is no %s in it", explicit, Config).
 				WithHint("cd %s && laufwerk init --execution local", quoted(explicit))
@@ -93,11 +97,11 @@ func Load(ctx context.Context, runner *script.Runner, root string) (*Project, er
 	}
 	value, bundle, err := runner.Evaluate(ctx, root, Config, script.EvalOptions{})
 	if err != nil {
-		return nil, err
+		return nil, hinted(err, Config)
 	}
 	c, err := parse(value)
 	if err != nil {
-		return nil, configError(err)
+		return nil, hinted(configError(err), Config)
 	}
 	sum := sha256.Sum256([]byte(c.projectID + "\x00" + root))
 	return &Project{
@@ -118,6 +122,20 @@ func configError(err error) error {
 		out.WithField("option", f.Paths[0])
 	}
 	return out
+}
+
+// hinted says what to do about a module that cannot be evaluated, where nothing better is known.
+func hinted(err error, file string) error {
+	f := failure.As(err)
+	switch {
+	case f == nil || f.Kind != failure.ProjectInvalid || f.Hint != "":
+		return err
+	case failure.Is(f.Err, failure.LimitExceeded):
+		f.Hint = "correct " + file + ", or raise the settings script.memory or script.configTime: laufwerk help environment"
+	default:
+		f.Hint = "correct " + file + ", then repeat the command"
+	}
+	return err
 }
 
 // Validate is the one set of rules for defineConfig, in the form that script.Validator describes.

@@ -60,7 +60,7 @@ func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error
 	}
 	value, bundle, err := p.runner.Evaluate(ctx, p.Root, file, script.EvalOptions{Export: "workflow"})
 	if err != nil {
-		return nil, err
+		return nil, hinted(err, file)
 	}
 	var w struct {
 		Name   string          `json:"name"`
@@ -68,7 +68,8 @@ func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error
 		Output json.RawMessage `json:"output"`
 	}
 	if json.Unmarshal(value, &w) != nil || w.Name == "" {
-		return nil, failure.New(failure.ProjectInvalid, "%s: the export `workflow` is not a workflow: make it with defineWorkflow", file).WithPaths(file)
+		return nil, failure.New(failure.ProjectInvalid, "%s: the export `workflow` is not a workflow: make it with defineWorkflow", file).
+			WithPaths(file).WithHint("export const workflow = defineWorkflow({ name: %q, … }) in %s", wanted, file)
 	}
 	if w.Name != wanted {
 		return nil, failure.New(failure.ProjectInvalid, "%s: its `name` is %q, but its folder is %q: a workflow has the name of its folder", file, w.Name, wanted).

@@ -87,6 +87,8 @@ func (r *resolver) file(p, what string) (api.OnResolveResult, error) {
 	switch {
 	case found.Kind == "file":
 		return api.OnResolveResult{Namespace: nsProject, Path: found.Real}, nil
+	case found.Reason != "" && what == entryImport:
+		return api.OnResolveResult{Errors: []api.Message{{Text: "it cannot be read: " + found.Reason}}}, nil
 	case found.Reason != "":
 		return api.OnResolveResult{Errors: []api.Message{{Text: fmt.Sprintf("%q cannot be imported: %s", what, found.Reason)}}}, nil
 	default:

@@ -74,6 +74,12 @@ func IsFile(path string) bool {
 	return err == nil && !st.IsDir()
 }
 
+// IsDir says whether path is a directory, or a link to one.
+func IsDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
 // Real is path with all links resolved, path itself where that fails.
 func Real(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
