@@ -13,6 +13,7 @@ import (
 
 // Schema is a resolved schema.
 type Schema struct {
+	raw      json.RawMessage
 	resolved *jsonschema.Resolved
 }
 
@@ -28,7 +29,7 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("not a usable JSON Schema: %w", err)
 	}
-	return &Schema{resolved: r}, nil
+	return &Schema{raw: raw, resolved: r}, nil
 }
 
 // Check fails if the value, JSON text, does not fit; the message names the path of the wrong field.
@@ -41,5 +42,8 @@ func (s *Schema) Check(value json.RawMessage) error {
 	if d.More() {
 		return fmt.Errorf("more than one JSON value")
 	}
-	return s.resolved.Validate(v)
+	if err := s.resolved.Validate(v); err != nil {
+		return locate(s.raw, v, err)
+	}
+	return nil
 }

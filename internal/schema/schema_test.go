@@ -31,6 +31,32 @@ func TestCheckNamesTheField(t *testing.T) {
 	}
 }
 
+func TestTheWrongFieldIsNamedByItsPathInTheValue(t *testing.T) {
+	s, err := schema.Parse([]byte(`{"type":"object","required":["who"],"$defs":{"n":{"type":"integer","minimum":3}},"properties":{
+		"who":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"age":{"$ref":"#/$defs/n"}}},
+		"list":{"type":"array","maxItems":3,"items":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"additionalProperties":false}},
+		"map":{"additionalProperties":{"type":"string"}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{
+		`{"who":{"name":"x","age":"old"}}`: `who.age: type: old has type "string", want "integer"`,
+		`{"who":{"name":"x","age":2}}`:     `who.age: minimum: 2/1 is less than 3.000000`,
+		`{"who":{}}`:                       `who: required: missing properties: ["name"]`,
+		`{}`:                               `required: missing properties: ["who"]`,
+		`[]`:                               `type: [] has type "array", want "object"`,
+		`{"who":{"name":"x"},"list":[{"n":4},{"n":1}]}`:   `list[1].n: minimum: 1/1 is less than 3.000000`,
+		`{"who":{"name":"x"},"list":[{},{"n":4,"m":1}]}`:  `list[1]: unexpected additional properties ["m"]`,
+		`{"who":{"name":"x"},"list":[{},{},{},{}]}`:       `list: maxItems: array length 4 is greater than 3`,
+		`{"who":{"name":"x"},"map":{"a":"b","c d":7}}`:    `map.c d: type: 7 has type "integer", want "string"`,
+		`{"who":"` + strings.Repeat("long ", 1000) + `"}`: `who: type: ` + strings.Repeat("long ", 1000)[:400-len("type: ")] + "…",
+	} {
+		if err := s.Check([]byte(value)); err == nil || err.Error() != want {
+			t.Errorf("%.80s: %v\nwant %s", value, err, want)
+		}
+	}
+}
+
 func TestForeignReferencesAreRefused(t *testing.T) {
 	for _, ref := range []string{"file:///etc/passwd", "https://example.com/x.json", "/etc/passwd"} {
 		if _, err := schema.Parse([]byte(`{"$ref":"` + ref + `"}`)); err == nil || strings.Contains(err.Error(), "root:") {
