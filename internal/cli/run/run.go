@@ -85,28 +85,40 @@ func run(ctx context.Context, o *Options) error {
 func Input(d *cli.Deps, given string) (json.RawMessage, error) {
 	switch {
 	case given == "-":
-		b, err := io.ReadAll(io.LimitReader(d.Env.In, maxInput+1))
-		if err != nil {
-			return nil, failure.Wrap(err, failure.InputInvalid, "read the input from stdin")
-		}
-		return bounded(b)
+		return read(d.Env.In, "read the input from stdin")
 	case strings.HasPrefix(given, "@"):
-		b, err := files.Read(d.Path(given[1:]))
+		f, err := files.Open(d.Path(given[1:]))
 		if err != nil {
-			return nil, failure.Wrap(err, failure.InputInvalid, "read the input")
+			return nil, unreadable(err, "read the input")
 		}
-		return bounded(b)
+		defer f.Close()
+		return read(f, "read the input")
 	default:
 		return json.RawMessage(given), nil
 	}
 }
 
-// maxInput bounds an input in bytes.
-const maxInput = 16 << 20
-
-func bounded(b []byte) (json.RawMessage, error) {
+// read takes no more than an input may have: what is named may have no end.
+func read(from io.Reader, doing string) (json.RawMessage, error) {
+	if from == nil {
+		from = strings.NewReader("")
+	}
+	b, err := io.ReadAll(io.LimitReader(from, maxInput+1))
+	if err != nil {
+		return nil, unreadable(err, doing)
+	}
 	if len(b) > maxInput {
-		return nil, failure.New(failure.InputInvalid, "the input is larger than %d bytes", maxInput)
+		return nil, failure.New(failure.InputInvalid, "the input is larger than %d bytes", maxInput).
+			WithHint("let the input name a file, and let the workflow read it")
 	}
 	return b, nil
 }
+
+func unreadable(err error, doing string) error {
+	e := failure.New(failure.InputInvalid, "%s", doing).WithHint("give the input as JSON, as @FILE, or as - for stdin")
+	e.Err = err
+	return e
+}
+
+// maxInput bounds an input in bytes.
+const maxInput = 16 << 20
