@@ -44,8 +44,7 @@ func Find(dir, explicit, home string) (string, error) {
 		}
 		root := projectfs.Real(explicit)
 		if !projectfs.IsDir(root) {
-			return "", failure.New(failure.ProjectNotFound, "%s is not a directory", explicit).
-				WithHint("name the project's directory with --project DIR, or go there and leave --project out")
+			return "", failure.New(failure.ProjectNotFound, "%s is not a directory: --project names a project's", explicit).WithHint("laufwerk --help")
 		}
 		if !projectfs.IsFile(filepath.Join(root, Config)) {
 			return "", failure.New(failure.ProjectNotFound, "%s is not a project: there is no %s in it", explicit, Config).
@@ -90,18 +89,19 @@ func check(root string, paths ...string) error {
 // Load evaluates the config of the project at root, as Find returned it.
 func Load(ctx context.Context, runner *script.Runner, root string) (*Project, error) {
 	if !projectfs.IsFile(filepath.Join(root, Config)) {
-		return nil, failure.New(failure.ProjectNotFound, "%s is not a project any more: there is no %s in it", root, Config).WithPaths(root)
+		return nil, failure.New(failure.ProjectNotFound, "%s is not a project any more: there is no %s in it", root, Config).
+			WithPaths(root).WithHint("ls -la %s", quoted(root))
 	}
 	if err := check(root, "", Dir, Config); err != nil {
 		return nil, err
 	}
 	value, bundle, err := runner.Evaluate(ctx, root, Config, script.EvalOptions{})
 	if err != nil {
-		return nil, hinted(err, Config)
+		return nil, hinted(err, root, Config)
 	}
 	c, err := parse(value)
 	if err != nil {
-		return nil, hinted(configError(err), Config)
+		return nil, hinted(configError(err), root, Config)
 	}
 	sum := sha256.Sum256([]byte(c.projectID + "\x00" + root))
 	return &Project{
@@ -125,15 +125,14 @@ func configError(err error) error {
 }
 
 // hinted says what to do about a module that cannot be evaluated, where nothing better is known.
-func hinted(err error, file string) error {
+func hinted(err error, root, file string) error {
 	f := failure.As(err)
-	switch {
-	case f == nil || f.Kind != failure.ProjectInvalid || f.Hint != "":
+	if f == nil || f.Kind != failure.ProjectInvalid || f.Hint != "" {
 		return err
-	case failure.Is(f.Err, failure.LimitExceeded):
-		f.Hint = "correct " + file + ", or raise the settings script.memory or script.configTime: laufwerk help environment"
-	default:
-		f.Hint = "correct " + file + ", then repeat the command"
+	}
+	f.Hint = "${EDITOR:-vi} " + quoted(filepath.Join(root, filepath.FromSlash(file)))
+	if failure.Is(f.Err, failure.LimitExceeded) {
+		f.Hint += "\nlaufwerk help environment" // names the settings
 	}
 	return err
 }

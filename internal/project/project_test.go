@@ -92,7 +92,7 @@ func TestFind(t *testing.T) {
 	}{
 		"none":          {t.TempDir(), "", "", failure.ProjectNotFound, "there is no project here", "laufwerk init --execution local"},
 		"explicit only": {root, "a", "", failure.ProjectNotFound, "is not a project", "cd " + root + "/a && laufwerk init --execution local"},
-		"no directory":  {root, "nosuch", "", failure.ProjectNotFound, root + "/nosuch is not a directory", "name the project's directory with --project DIR, or go there and leave --project out"},
+		"no directory":  {root, "nosuch", "", failure.ProjectNotFound, root + "/nosuch is not a directory", "laufwerk --help"},
 		"inside home":   {root, "", filepath.Dir(root), failure.ProjectInvalid, "is inside laufwerk's own state", "use the project that the run came from"},
 		"home itself":   {root, "", root, failure.ProjectInvalid, "is inside laufwerk's own state", "use the project that the run came from"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -60,7 +61,7 @@ func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error
 	}
 	value, bundle, err := p.runner.Evaluate(ctx, p.Root, file, script.EvalOptions{Export: "workflow"})
 	if err != nil {
-		return nil, hinted(err, file)
+		return nil, hinted(err, p.Root, file)
 	}
 	var w struct {
 		Name   string          `json:"name"`
@@ -69,11 +70,11 @@ func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error
 	}
 	if json.Unmarshal(value, &w) != nil || w.Name == "" {
 		return nil, failure.New(failure.ProjectInvalid, "%s: the export `workflow` is not a workflow: make it with defineWorkflow", file).
-			WithPaths(file).WithHint("export const workflow = defineWorkflow({ name: %q, … }) in %s", wanted, file)
+			WithPaths(file).WithHint("${EDITOR:-vi} %s", quoted(filepath.Join(p.Root, filepath.FromSlash(file))))
 	}
 	if w.Name != wanted {
 		return nil, failure.New(failure.ProjectInvalid, "%s: its `name` is %q, but its folder is %q: a workflow has the name of its folder", file, w.Name, wanted).
-			WithPaths(file).WithHint("write `name: %q` in %s", wanted, file)
+			WithPaths(file).WithHint("${EDITOR:-vi} %s", quoted(filepath.Join(p.Root, filepath.FromSlash(file))))
 	}
 	return &Workflow{Name: w.Name, Input: w.Input, Output: w.Output, Bundle: bundle, File: file}, nil
 }

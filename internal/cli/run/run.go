@@ -108,14 +108,14 @@ func read(from io.Reader, doing string) (json.RawMessage, error) {
 		return nil, unreadable(err, doing)
 	}
 	if len(b) > maxInput {
-		return nil, failure.New(failure.InputInvalid, "the input is larger than %d bytes", maxInput).
-			WithHint("let the input name a file, and let the workflow read it")
+		return nil, failure.New(failure.InputInvalid, "the input is larger than %d bytes: let it name a file that the workflow reads", maxInput).
+			WithHint("laufwerk run --help")
 	}
 	return b, nil
 }
 
 func unreadable(err error, doing string) error {
-	e := failure.New(failure.InputInvalid, "%s", doing).WithHint("give the input as JSON, as @FILE, or as - for stdin")
+	e := failure.New(failure.InputInvalid, "%s", doing).WithHint("laufwerk run --help")
 	e.Err = err
 	return e
 }
