@@ -10,6 +10,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/answer"
 	"github.com/laufwerk/laufwerk/internal/cli/claims"
 	"github.com/laufwerk/laufwerk/internal/cli/cleanup"
+	"github.com/laufwerk/laufwerk/internal/cli/completion"
+	"github.com/laufwerk/laufwerk/internal/cli/config"
 	"github.com/laufwerk/laufwerk/internal/cli/demo"
 	"github.com/laufwerk/laufwerk/internal/cli/diff"
 	"github.com/laufwerk/laufwerk/internal/cli/help"
@@ -17,6 +19,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/resume"
 	"github.com/laufwerk/laufwerk/internal/cli/run"
 	"github.com/laufwerk/laufwerk/internal/cli/runs"
+	cliscript "github.com/laufwerk/laufwerk/internal/cli/script"
+	"github.com/laufwerk/laufwerk/internal/cli/types"
 	"github.com/laufwerk/laufwerk/internal/cli/version"
 	"github.com/laufwerk/laufwerk/internal/cli/writeback"
 	"github.com/laufwerk/laufwerk/internal/script"
@@ -30,6 +34,9 @@ func Main(ctx context.Context, env *system.Env) int {
 	if len(env.Args) > 0 {
 		if entry, ok := entries()[env.Args[0]]; ok {
 			return entry(env.Args[1:], env)
+		}
+		if cli.IsCompletion(env.Args[0]) {
+			return complete(ctx, env)
 		}
 	}
 	return cli.Execute(ctx, env, Commands)
@@ -65,6 +72,10 @@ func Commands(d *cli.Deps) []*cobra.Command {
 		runs.New(d, open),
 		cleanup.New(d, open, nil),
 		claims.New(d, open),
+		types.New(d, nil),
+		cliscript.New(d, scripts(d), nil),
+		config.New(d, nil),
+		completion.New(d, nil),
 		version.New(d, nil),
 		help.New(d, nil),
 	}

@@ -8,6 +8,7 @@ package failure
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Exit codes. They are never renumbered; `laufwerk help exit-codes` is generated from Table.
@@ -188,6 +189,16 @@ func Wrap(err error, kind Kind, format string, args ...any) error {
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
+}
+
+// Quote is a word as a POSIX shell reads it back, for hints: they can be pasted, whatever the names in them are.
+func Quote(word string) string {
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return !strings.ContainsRune("/._-+,:@%=", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // WithPaths names the paths concerned and returns e.

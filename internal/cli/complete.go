@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// IsCompletion says whether a first argument is a shell that asks what could be typed next.
+func IsCompletion(arg string) bool {
+	return arg == cobra.ShellCompRequestCmd || arg == cobra.ShellCompNoDescRequestCmd
+}
+
+// Complete answers a shell. Nothing that goes wrong is said: it would stand in the line that somebody is typing.
+func Complete(ctx context.Context, env *system.Env, commands func(*Deps) []*cobra.Command, prepare func(*Deps, *cobra.Command)) int {
+	d := newDeps(env)
+	root := NewRoot(d, commands(d))
+	prepare(d, root)
+	root.SetOut(env.Out)
+	root.SetErr(env.Err)
+	root.SetArgs(env.Args)
+	defer func() { _ = recover() }()
+	_ = root.ExecuteContext(ctx)
+	return failure.ExitDone
+}
