@@ -161,7 +161,7 @@ func one(ctx context.Context, s *runs.Service, r runs.Run, q Request, rep *Repor
 			if c, err = keep(ctx, s, c, why, q.DryRun); err != nil {
 				return err
 			}
-			k := row(c, c.Last, c.CleanupHint()+" --discard-changes")
+			k := row(c, c.Last, "laufwerk diff "+c.Run+"\n"+c.CleanupHint()+" --discard-changes")
 			k.Kept = why
 			rep.Kept = append(rep.Kept, k)
 			continue
@@ -191,7 +191,7 @@ func unfinished(s *runs.Service, r runs.Run) error {
 		e.Message += "; its worker is " + w.String()
 		return e.WithHint("laufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID)
 	}
-	return e.WithHint("laufwerk resume %s, or laufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID, r.ID)
+	return e.WithHint("laufwerk resume %s\nlaufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID, r.ID)
 }
 
 func row(c claims.Claim, last, next string) Row {

@@ -142,7 +142,7 @@ func (k Kind) Class() string {
 type Error struct {
 	Kind       Kind
 	Message    string         // what failed and why, one or more sentences, no trailing newline
-	Hint       string         // the next command to type, ready to paste, or a sentence that names it
+	Hint       string         // the next command to type, ready to paste; several ways out are a line each
 	Paths      []string       // the files or option paths concerned
 	Fields     map[string]any // further data of the typed class (holder, exitCode), JSON values
 	Conditions []Condition    // single observations behind the failure

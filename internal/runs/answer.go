@@ -73,18 +73,17 @@ func (s *Service) question(run, key string) (workflow.Waiting, error) {
 		if q.Key == key {
 			return q, nil
 		}
-		open = append(open, q.Key)
+		open = append(open, AnswerCommand(run, q))
 	}
 	for _, r := range records {
 		if r.Type == journal.Completed && r.Op == workflow.QuestionID(key) {
 			return workflow.Waiting{}, failure.New(failure.RunState, "the question %q of run %s was answered already", key, run).WithHint("laufwerk runs show %s", run)
 		}
 	}
-	e := failure.New(failure.NotFound, "run %s does not ask %q", run, key)
 	if len(open) > 0 {
-		return workflow.Waiting{}, e.WithHint("it asks: %s", strings.Join(open, ", "))
+		return workflow.Waiting{}, failure.New(failure.NotFound, "run %s does not ask %q", run, key).WithHint("%s", strings.Join(open, "\n"))
 	}
-	return workflow.Waiting{}, e.WithHint("it asks nothing at the moment; laufwerk runs show %s", run)
+	return workflow.Waiting{}, failure.New(failure.NotFound, "run %s does not ask %q, and nothing else at the moment", run, key).WithHint("laufwerk runs show %s", run)
 }
 
 func parseAnswer(q workflow.Waiting, typed string) (json.RawMessage, error) {
@@ -96,6 +95,9 @@ func parseAnswer(q workflow.Waiting, typed string) (json.RawMessage, error) {
 			return json.RawMessage("false"), nil
 		}
 		return nil, failure.New(failure.InputInvalid, "the question %q is answered by yes or no, not %q", q.Key, typed)
+	}
+	if q.Type == workflow.Select {
+		typed = strings.TrimRight(typed, "\r\n") // of a file; no option could be told from another by it
 	}
 	value, err := json.Marshal(typed)
 	if err != nil {

@@ -46,7 +46,7 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who
 		if !gone {
 			if !force {
 				return r, failure.New(failure.LeaseHeld, "the worker of run %s (%s) was asked to cancel it %s ago and is still there", r.ID, worker, CancelWait).
-					WithHint("laufwerk runs cancel %s --force ends the worker", r.ID)
+					WithHint("laufwerk runs cancel %s --force", r.ID)
 			}
 			if err := s.endWorker(ctx, r.ID, worker); err != nil {
 				return r, err
@@ -66,7 +66,7 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who
 
 func halfApplied(id string) error {
 	return failure.New(failure.HalfApplied, "run %s has a half-applied write-back", id).
-		WithHint("laufwerk writeback continue %s, or laufwerk writeback abort %s", id, id)
+		WithHint("laufwerk writeback continue %s\nlaufwerk writeback abort %s", id, id)
 }
 
 func (s *Service) awaitLease(ctx context.Context, id string, force bool) (bool, error) {
@@ -195,7 +195,7 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 	if len(list) > 0 {
 		e := failure.New(failure.Retained, "run %s still has %d resources: %s", r.ID, len(list), describeAll(list))
 		if list[0].Keep != "" {
-			return e.WithHint("laufwerk diff %s; laufwerk cleanup %s --discard-changes", r.ID, r.ID)
+			return e.WithHint("laufwerk diff %s\nlaufwerk cleanup %s --discard-changes", r.ID, r.ID)
 		}
 		return e.WithHint("laufwerk cleanup %s", r.ID)
 	}

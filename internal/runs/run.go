@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,12 +133,12 @@ func (s *Service) Get(ctx context.Context, id string) (Run, error) {
 	case 0:
 		e := failure.New(failure.NotFound, "there is no run %q", id)
 		if near := suggest.Closest(id, all); near != "" {
-			return Run{}, e.WithHint("did you mean %s? `laufwerk runs list --all` shows all", near)
+			e.Message += "; did you mean " + near + "?"
 		}
 		return Run{}, e.WithHint("laufwerk runs list --all")
 	default:
-		e := failure.New(failure.Usage, "%q is the beginning of %d runs", id, len(found))
-		return Run{}, e.WithHint("type more of the id; laufwerk runs list --all")
+		e := failure.New(failure.Usage, "%q is the beginning of %d runs: type more of the id", id, len(found))
+		return Run{}, e.WithHint("laufwerk runs list --all")
 	}
 }
 
@@ -159,9 +160,7 @@ func (s *Service) List(ctx context.Context, scope string) ([]Run, error) {
 	for i := range out {
 		out[i] = s.observed(out[i])
 	}
-	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
-		out[i], out[j] = out[j], out[i]
-	}
+	slices.SortStableFunc(out, func(a, b Run) int { return b.CreatedAt.Compare(a.CreatedAt) }) // ids are in order of days only
 	return out, err
 }
 

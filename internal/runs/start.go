@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/environment"
@@ -129,8 +130,8 @@ func (s *Service) admit(tx store.Tx, r Run, limit int) error {
 		return err
 	}
 	if len(live) >= limit {
-		e := failure.New(failure.AdmissionFull, "the project %s allows %d live runs, and these are: %v", r.Project, limit, live)
-		return e.WithHint("finish, cancel or clean up one of them: laufwerk runs show %s", live[0])
+		return failure.New(failure.AdmissionFull, "the project %s allows %d live runs, and these are: %s. Finish, cancel or clean up one of them",
+			r.Project, limit, strings.Join(live, ", ")).WithHint("laufwerk runs show %s", live[0]).WithField("runs", live)
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func (s *Service) liveRuns(tx store.Tx, scope string) ([]string, error) {
 func checkInput(w *project.Workflow, input json.RawMessage) error {
 	if !json.Valid(input) {
 		return failure.New(failure.InputInvalid, "the input is not JSON").
-			WithHint("laufwerk run %s --input '{…}', --input @file.json or --input -", w.Name)
+			WithHint("laufwerk run %s --input @file.json", w.Name)
 	}
 	if len(w.Input) == 0 {
 		return nil
@@ -184,8 +185,8 @@ func checkInput(w *project.Workflow, input json.RawMessage) error {
 		return failure.New(failure.ProjectInvalid, "the input schema of the workflow %q: %v", w.Name, err)
 	}
 	if err := sc.Check(input); err != nil {
-		return failure.New(failure.InputInvalid, "the input does not fit the workflow %q: %v", w.Name, err).
-			WithHint("laufwerk run %s --input '{…}'; the schema is in %s", w.Name, w.File)
+		return failure.New(failure.InputInvalid, "the input does not fit the workflow %q, whose schema is in %s: %v", w.Name, w.File, err).
+			WithHint("laufwerk run %s --input @file.json", w.Name)
 	}
 	return nil
 }

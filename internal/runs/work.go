@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -87,8 +88,9 @@ func sameTargets(r Run, now []providers.Definition) error {
 		default:
 			what = "has another definition: " + changedOption(was.Options, is.Options)
 		}
-		return failure.New(failure.DefinitionChanged, "the target %q of run %s %s; nothing was allocated", was.ID, r.ID, what).
-			WithHint("restore it in laufwerk/laufwerk.config.ts and type `laufwerk resume %s`, or end the run: laufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID, r.ID)
+		return failure.New(failure.DefinitionChanged,
+			"the target %q of run %s %s; nothing was allocated. Restore it in laufwerk/laufwerk.config.ts and resume the run, or end the run", was.ID, r.ID, what).
+			WithHint("laufwerk resume %s\nlaufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID, r.ID)
 	}
 	return nil
 }
@@ -337,19 +339,24 @@ func waitingFor(r Run) error {
 	if len(r.Waiting) == 0 {
 		return failure.New(failure.Waiting, "run %s waits", r.ID)
 	}
-	q := r.Waiting[0]
-	e := failure.New(failure.Waiting, "run %s waits for a person: %s", r.ID, q.Title)
-	return e.WithHint("%s", AnswerCommand(r.ID, q))
+	titles := make([]string, 0, len(r.Waiting))
+	commands := make([]string, 0, len(r.Waiting))
+	for _, q := range r.Waiting {
+		titles = append(titles, q.Title)
+		commands = append(commands, AnswerCommand(r.ID, q))
+	}
+	return failure.New(failure.Waiting, "run %s waits for a person: %s", r.ID, strings.Join(titles, "; ")).
+		WithHint("%s", strings.Join(commands, "\n"))
 }
 
-// AnswerCommand is what to type to answer a question.
+// AnswerCommand is what to type to answer a question. Keys and values may come from an agent: each is one word of the shell.
 func AnswerCommand(run string, q workflow.Waiting) string {
-	cmd := "laufwerk answer " + run + " " + q.Key
+	cmd := "laufwerk answer " + run + " " + failure.Quote(q.Key)
 	switch {
 	case q.Type == workflow.Confirm:
 		cmd += " yes"
 	case q.Type == workflow.Select && len(q.Options) > 0:
-		cmd += " " + q.Options[0].Value
+		cmd += " " + failure.Quote(q.Options[0].Value)
 	default:
 		cmd += " 'TEXT'"
 	}
