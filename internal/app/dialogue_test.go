@@ -26,6 +26,7 @@ import (
 //	type TEXT       type it as it stands; Go escapes such as \r and \x04 (end of file) are understood
 //	await PATH      wait until the file is there
 //	make PATH       make a file
+//	run COMMAND     run a shell command elsewhere; it must succeed
 //	hangup          close the terminal
 func onTerminalCommand() {
 	code, err := onTerminalPlay(os.Args[1:])
@@ -127,6 +128,11 @@ func play(tty *os.File, s *screen, dialogue string) error {
 			err = awaitFile(rest)
 		case "make":
 			err = os.WriteFile(rest, nil, 0o600)
+		case "run":
+			var out []byte
+			if out, err = exec.Command("sh", "-c", rest).CombinedOutput(); err != nil {
+				err = fmt.Errorf("%s: %w\n%s", rest, err, out)
+			}
 		case "hangup":
 			err = tty.Close()
 		default:

@@ -59,7 +59,7 @@ func crashed(d *Deps, cause any) error {
 	err := failure.New(failure.Internal, "laufwerk itself failed: %v", cause).
 		WithHint("LAUFWERK_DEBUG=true laufwerk %s", redact.Line(strings.Join(d.Env.Args, " ")))
 	if s, settingsErr := d.Settings(); settingsErr == nil && s.Bool(settings.Debug) {
-		d.UI.Talkf("%s", debug.Stack())
+		d.UI.Debugf("%s", debug.Stack())
 		err.Hint = "report this with the stack above"
 	}
 	return err

@@ -108,7 +108,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	})
 	if near := suggest.Closest(unknown.GetSpecifiedName(), names); near != "" {
-		return f.WithHint("did you mean --%s? All flags: %s --help", near, cmd.CommandPath())
+		f.Message += "; did you mean --" + near + "?"
 	}
 	return f
 }

@@ -63,7 +63,7 @@ func answer(ctx context.Context, o *Options) error {
 		return err
 	}
 	if o.Given == (o.Input != "") {
-		return failure.New(failure.Usage, "give the answer once: as VALUE, or with --input").WithHint("laufwerk answer %s %s yes", o.Run, o.Key)
+		return failure.New(failure.Usage, "give the answer once: as VALUE, or with --input").WithHint("laufwerk answer %s %s yes", failure.Quote(o.Run), failure.Quote(o.Key))
 	}
 	if o.Input != "" {
 		b, err := run.Input(o.Deps, o.Input)
@@ -83,7 +83,7 @@ func answer(ctx context.Context, o *Options) error {
 	if _, live := s.Worker(r.ID); live || o.NoResume {
 		o.Deps.UI.Talkf("the answer is recorded\n")
 		if !live {
-			o.Deps.UI.Talkf("next: laufwerk resume %s\n", r.ID)
+			o.Deps.UI.Next("laufwerk resume " + r.ID)
 		}
 		return o.Deps.UI.Document(worker.Document{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}

@@ -151,7 +151,7 @@ func print(ui *render.UI, c claims.Claim) {
 		ui.Printf("%s %s\n", e.At.Local().Format(time.DateTime), e.What)
 	}
 	if c.Outstanding() {
-		ui.Talkf("next: %s\n", c.CleanupHint())
+		ui.Next(c.CleanupHint())
 	}
 }
 
@@ -189,7 +189,7 @@ func abandon(ctx context.Context, o *AbandonOptions) error {
 	}
 	if o.Reason == "" {
 		return failure.New(failure.Usage, "abandoning a claim needs a reason, which is kept for ever").
-			WithHint("laufwerk claims abandon %s --reason '…'", o.Claim)
+			WithHint("laufwerk claims abandon %s --reason 'why nothing can be proved'", failure.Quote(o.Claim))
 	}
 	s, err := o.Open(ctx, false)
 	if err != nil {

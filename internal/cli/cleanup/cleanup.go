@@ -3,11 +3,13 @@ package cleanup
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cleanup"
 	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/cli/worker"
 	"github.com/laufwerk/laufwerk/internal/failure"
 )
@@ -38,7 +40,7 @@ $ laufwerk cleanup --all --cancel --discard-changes`,
 				o.Request.Run = args[0]
 			}
 			if (o.Request.Run != "") == o.Request.All {
-				return failure.New(failure.Usage, "name a run, or say --all").WithHint("laufwerk cleanup --all --dry-run shows what there is")
+				return failure.New(failure.Usage, "name one run, or say --all for all that are over").WithHint("laufwerk cleanup --all --dry-run")
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -64,33 +66,43 @@ func run(ctx context.Context, o *Options) error {
 	}
 	o.Request.Who = worker.Who()
 	rep, err := cleanup.Clean(ctx, s, o.Request)
-	ui := o.Deps.UI
-	var rows [][]any
-	verb := "released"
-	if o.Request.DryRun {
-		verb = "would release"
-	}
-	for _, r := range rep.Released {
-		rows = append(rows, []any{verb, string(r.Kind), r.Claim, r.Run, r.Last})
-	}
-	for _, r := range rep.Kept {
-		rows = append(rows, []any{"kept", string(r.Kind), r.Claim, r.Run, r.Kept + "; " + r.Next})
-	}
-	for _, r := range rep.Retained {
-		rows = append(rows, []any{"retained", string(r.Kind), r.Claim, r.Run, r.Last + "; " + r.Next})
-	}
-	for _, r := range rep.Skipped {
-		rows = append(rows, []any{"skipped", "run", r.Run, r.Run, r.Reason + "; " + r.Next})
-	}
-	for _, f := range rep.Folders {
-		rows = append(rows, []any{verb, "folder", f, f, "of a run that never came to be"})
-	}
-	ui.Table([]string{"WHAT", "KIND", "ID", "RUN", "OBSERVED"}, rows)
-	if len(rows) == 0 && err == nil {
-		ui.Talkf("nothing to clean up\n")
-	}
+	print(o.Deps.UI, rep, o.Request.DryRun)
 	if err != nil {
 		return cli.Fail(err, rep)
 	}
-	return ui.Document(rep)
+	if len(rep.Released)+len(rep.Kept)+len(rep.Skipped)+len(rep.Folders) == 0 {
+		o.Deps.UI.Talkf("nothing to clean up\n")
+	}
+	return o.Deps.UI.Document(rep)
+}
+
+// print lists what became of every claim, and says what can be done about what is left.
+func print(ui *render.UI, rep cleanup.Report, planned bool) {
+	verb := "released"
+	if planned {
+		verb = "would release"
+	}
+	var rows [][]any
+	for _, r := range rep.Released {
+		rows = append(rows, []any{verb, string(r.Kind), r.Claim, r.Run, string(r.State), r.Last})
+	}
+	for _, r := range rep.Kept {
+		rows = append(rows, []any{"kept", string(r.Kind), r.Claim, r.Run, string(r.State), r.Kept})
+	}
+	for _, r := range rep.Retained {
+		rows = append(rows, []any{"retained", string(r.Kind), r.Claim, r.Run, string(r.State), r.Last})
+	}
+	for _, r := range rep.Skipped {
+		rows = append(rows, []any{"skipped", "run", r.Run, r.Run, r.State, r.Reason})
+	}
+	for _, f := range rep.Folders {
+		rows = append(rows, []any{verb, "folder", f, f, "", "of a run that never came to be"})
+	}
+	ui.Table([]string{"WHAT", "KIND", "ID", "RUN", "STATE", "OBSERVED"}, rows)
+	for _, r := range append(slices.Clone(rep.Kept), rep.Retained...) {
+		ui.Next(r.Next)
+	}
+	for _, r := range rep.Skipped {
+		ui.Next(r.Next)
+	}
 }

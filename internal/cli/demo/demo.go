@@ -46,7 +46,11 @@ and finishes. Then the ledger is printed: everything that was allocated, and the
 		GroupID: cli.SectionStart,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !o.Yes && !d.Interactive() {
-				return failure.New(failure.Usage, "the demo asks a person, and there is no terminal").WithHint("laufwerk demo --yes")
+				again := "laufwerk demo --yes"
+				if o.Kill {
+					again = "laufwerk demo --kill --yes"
+				}
+				return failure.New(failure.Usage, "the demo asks a person, and there is no terminal: --yes approves the difference").WithHint("%s", again)
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -193,7 +197,7 @@ func (sc *scene) conclude(ctx context.Context) error {
 	}
 	if res.RunTwice+res.Leaked > 0 {
 		return cli.Fail(failure.New(failure.Internal, "the demo found what must not be: run twice: %d, leaked: %d", res.RunTwice, res.Leaked).
-			WithHint("laufwerk runs show %s; laufwerk claims list --all --run %s", res.Run, res.Run), res)
+			WithHint("laufwerk runs show %s\nlaufwerk claims list --all --run %s", res.Run, res.Run), res)
 	}
 	return sc.Deps.UI.Document(res)
 }

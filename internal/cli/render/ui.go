@@ -45,8 +45,16 @@ func (u *UI) Printf(format string, args ...any) {
 	}
 }
 
-// Talkf writes to stderr what is not data: progress, explanations, next steps.
-func (u *UI) Talkf(format string, args ...any) { u.Err.write(format, args) }
+// Talkf writes to stderr what is not data: progress, explanations, next steps. With --json it writes nothing: whoever reads
+// documents is told everything in them.
+func (u *UI) Talkf(format string, args ...any) {
+	if !u.JSON {
+		u.Err.write(format, args)
+	}
+}
+
+// Debugf writes to stderr, with --json too.
+func (u *UI) Debugf(format string, args ...any) { u.Err.write(format, args) }
 
 // Document writes doc, which encodes as an object, as one line of JSON with its schema first; without --json it writes
 // nothing. A command calls it once, a stream once for every object.
@@ -111,8 +119,13 @@ func (u *UI) Failure(err error) {
 		u.Talkf("  %s: %s\n", c.ID, indent(c.Message, "    "))
 	}
 	if f.Hint != "" {
-		u.Talkf("%s %s\n", u.Err.Bold("next:"), indent(f.Hint, "      "))
+		u.Next(f.Hint)
 	}
+}
+
+// Next says what to type next: a command, or a line for each of several.
+func (u *UI) Next(commands string) {
+	u.Talkf("%s %s\n", u.Err.Bold("next:"), indent(commands, "      "))
 }
 
 func indent(text, by string) string { return strings.ReplaceAll(text, "\n", "\n"+by) }

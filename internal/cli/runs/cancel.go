@@ -51,7 +51,8 @@ func cancel(ctx context.Context, o *CancelOptions) error {
 	if err != nil {
 		return err
 	}
-	o.Deps.UI.Talkf("run %s is over: %s\nnext: laufwerk cleanup %s\n", r.ID, r.State, r.ID)
+	o.Deps.UI.Talkf("run %s is over: %s\n", r.ID, r.State)
+	o.Deps.UI.Next("laufwerk cleanup " + r.ID)
 	return o.Deps.UI.Document(r)
 }
 

@@ -62,7 +62,7 @@ func Resolve(env *system.Env, sets []string) (*Settings, error) {
 	}
 	if s.Text(Home) == "" {
 		s.home = failure.New(failure.HomeInvalid, "there is no home directory: HOME is not set, and the user database names none").
-			WithHint("set LAUFWERK_HOME to the directory that should hold runs and workspaces")
+			WithHint("export LAUFWERK_HOME=/path/to/a/directory/of/your/own")
 	}
 	return s, nil
 }

@@ -16,27 +16,45 @@ import (
 )
 
 // terminal asks the person at it. What was typed before the question was shown is dropped, and the default answer is no.
+// It is asked one question at a time.
 type terminal struct {
-	d     *cli.Deps
-	s     *runs.Service
-	run   string
-	once  sync.Once
-	lines chan string // closed at the end of input
+	d       *cli.Deps
+	s       *runs.Service
+	run     string
+	once    sync.Once
+	want    chan struct{}
+	lines   chan string // closed at the end of input
+	reading bool        // a line was wanted and has not come
 }
 
 func newTerminal(d *cli.Deps, s *runs.Service, run string) *terminal {
-	return &terminal{d: d, s: s, run: run, lines: make(chan string)}
+	return &terminal{d: d, s: s, run: run, want: make(chan struct{}, 1), lines: make(chan string, 1)}
 }
 
-// read takes lines from stdin. A read cannot be taken back, so one goroutine serves all questions.
+// read takes a line from stdin whenever one is wanted, and never ahead: what nobody has read yet can still be dropped. A read
+// cannot be taken back, so one goroutine serves all questions.
 func (t *terminal) read() {
-	go func() {
-		defer close(t.lines)
-		in := bufio.NewScanner(t.d.Env.In)
-		for in.Scan() {
-			t.lines <- in.Text()
+	defer close(t.lines)
+	in := bufio.NewScanner(t.d.Env.In)
+	for range t.want {
+		if !in.Scan() {
+			return
 		}
-	}()
+		t.lines <- in.Text()
+	}
+}
+
+// dropTypedAhead forgets what was typed for nobody: before this question, or after the last one was answered elsewhere.
+func (t *terminal) dropTypedAhead() {
+	system.DropTypedAhead(t.d.Env.In)
+	if !t.reading {
+		return
+	}
+	select {
+	case _, open := <-t.lines:
+		t.reading = !open
+	default:
+	}
 }
 
 func (t *terminal) ask(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Who, error) {
@@ -54,10 +72,14 @@ func (t *terminal) ask(ctx context.Context, q workflow.Waiting) (json.RawMessage
 	for i, o := range q.Options {
 		ui.Talkf("  %d) %s%s\n", i+1, o.Label, described(o.Description))
 	}
-	system.DropTypedAhead(t.d.Env.In)
-	t.once.Do(t.read)
+	t.dropTypedAhead()
+	t.once.Do(func() { go t.read() })
 	for {
 		ui.Talkf("%s %s ", ui.Err.Bold(q.Title), choices(q))
+		if !t.reading {
+			t.reading = true
+			t.want <- struct{}{}
+		}
 		select {
 		case <-ctx.Done():
 			ui.Talkf("\n")
@@ -67,6 +89,7 @@ func (t *terminal) ask(ctx context.Context, q workflow.Waiting) (json.RawMessage
 				ui.Talkf("\n")
 				return nil, journal.Who{}, workflow.ErrNobody
 			}
+			t.reading = false
 			value, fits := answer(q, strings.TrimSpace(line))
 			if fits {
 				return value, Who(), nil

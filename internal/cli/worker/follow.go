@@ -9,28 +9,24 @@ import (
 	"github.com/laufwerk/laufwerk/internal/journal"
 )
 
-// follower tells on stderr what goes on, one line an event; nothing with --json.
+// follower tells on stderr what goes on, one line an event. Questions that are asked here show themselves.
 type follower struct {
 	d     *cli.Deps
-	quiet bool
+	asked bool
 	mu    sync.Mutex
 }
 
-func newFollower(d *cli.Deps) *follower {
-	return &follower{d: d, quiet: d.UI.JSON}
-}
-
 func (f *follower) event(ev journal.Event) {
-	if f.quiet {
+	if f.asked && ev.Kind == "question" {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	Line(f.d.UI, ev)
+	line(f.d.UI, ev)
 }
 
-// Line prints an event for people.
-func Line(ui *render.UI, ev journal.Event) {
+// line prints an event for people.
+func line(ui *render.UI, ev journal.Event) {
 	text := strings.TrimRight(ev.Text, "\n")
 	switch ev.Kind {
 	case "attempt":
@@ -44,6 +40,9 @@ func Line(ui *render.UI, ev journal.Event) {
 		}
 		ui.Talkf("%s %s %s\n", mark, ev.Op, text)
 	case "agent", "output", "console":
+		if text == "" {
+			return
+		}
 		for line := range strings.SplitSeq(text, "\n") {
 			ui.Talkf("  %s %s\n", ui.Err.Faint("|"), line)
 		}

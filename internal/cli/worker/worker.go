@@ -51,21 +51,21 @@ func Outside(what string) error {
 func Work(ctx context.Context, d *cli.Deps, s *runs.Service, st runs.Started, o Options) error {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	sig := &signals{d: d, stop: stop, run: st.Run.ID, first: make(chan syscall.Signal, 2)}
+	sig := &signals{d: d, stop: stop, run: st.Run, first: make(chan syscall.Signal, 2)}
 	watch, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
 	go sig.watch(system.Signals(watch))
 
 	h := runs.Hooks{NoExchange: o.NoExchange, Ask: o.Ask}
-	follow := newFollower(d)
+	if h.Ask == nil && d.Interactive() {
+		h.Ask = newTerminal(d, s, st.Run.ID).ask
+	}
+	follow := &follower{d: d, asked: h.Ask != nil}
 	h.Event = func(ev journal.Event) {
 		follow.event(ev)
 		if o.Event != nil {
 			o.Event(ev)
 		}
-	}
-	if h.Ask == nil && d.Interactive() {
-		h.Ask = newTerminal(d, s, st.Run.ID).ask
 	}
 	res, err := s.Work(work, st, h)
 	if err != nil {
@@ -97,7 +97,10 @@ func report(d *cli.Deps, res runs.Result, sig syscall.Signal, silent bool) error
 	}
 	d.UI.Talkf("run %s %s\n", r.ID, r.State)
 	for _, k := range res.Kept {
-		d.UI.Talkf("kept: workspace %s, %s; laufwerk diff %s, laufwerk cleanup %s --discard-changes\n", k.Claim, k.Why, r.ID, r.ID)
+		d.UI.Talkf("kept: workspace %s, %s\n", k.Claim, k.Why)
+	}
+	if len(res.Kept) > 0 {
+		d.UI.Next("laufwerk diff " + r.ID + "\nlaufwerk cleanup " + r.ID + " --discard-changes")
 	}
 	if silent {
 		return nil
@@ -124,7 +127,7 @@ func interrupted(r runs.Run, sig syscall.Signal) error {
 type signals struct {
 	d     *cli.Deps
 	stop  context.CancelCauseFunc
-	run   string
+	run   runs.Run
 	first chan syscall.Signal
 }
 
@@ -142,12 +145,13 @@ func (s *signals) watch(ch <-chan syscall.Signal) {
 			s.d.UI.Talkf("stopping: what runs is asked to end; the run can be resumed (again: at once)\n")
 			s.stop(session.ErrInterrupted)
 		default:
-			s.d.UI.Talkf("stopped at once; what runs goes on under its supervisor: laufwerk resume %s\n", s.run)
-			code := failure.ExitInterrupted
+			kind := failure.Interrupted
 			if sig == syscall.SIGTERM {
-				code = failure.ExitTerminated
+				kind = failure.Terminated
 			}
-			system.Exit(code)
+			s.d.UI.Failure(cli.Fail(failure.New(kind, "stopped at once; what run %s runs goes on under its supervisor", s.run.ID).
+				WithHint("laufwerk resume %s", s.run.ID), Document{Run: s.run.ID, Workflow: s.run.Workflow, State: runs.Interrupted}))
+			system.Exit(kind.Exit())
 		}
 	}
 }

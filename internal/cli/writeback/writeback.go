@@ -81,6 +81,7 @@ func run(ctx context.Context, o *Options) error {
 	for _, p := range rep.Left {
 		ui.Printf("left\t%s\n", render.Name(p))
 	}
-	ui.Talkf("the write-back of run %s is %s\nnext: laufwerk resume %s\n", rep.Run, rep.State, rep.Run)
+	ui.Talkf("the write-back of run %s is %s\n", rep.Run, rep.State)
+	ui.Next("laufwerk resume " + rep.Run)
 	return ui.Document(rep)
 }
