@@ -35,7 +35,9 @@ type Opened struct {
 	Skipped []Skipped `json:"skipped,omitempty"`
 	Nested  [][]byte  `json:"nested,omitempty"` // submodules and other repositories inside a git source, whose contents are not copied; of another source, directories whose .git was left out
 	Rules   Rules     `json:"rules"`
-	Base    Manifest  `json:"-"` // of the copy
+	// NoRepository says why the copy of a git source has no repository of its own.
+	NoRepository string   `json:"noRepository,omitempty"`
+	Base         Manifest `json:"-"` // of the copy
 }
 
 // Progress is how far a copy is.
@@ -232,6 +234,9 @@ func (c *copying) run(ctx context.Context) error {
 		sort.Strings(c.unreadable)
 		return failure.New(failure.NotReady, "%d paths of the source cannot be read: %s", len(c.unreadable), names(c.unreadable, 10)).
 			WithPaths(c.unreadable...).WithHint("make them readable (chmod u+r), or ignore them in a .gitignore")
+	}
+	if err := c.makeRepository(ctx); err != nil {
+		return err
 	}
 	return c.finish()
 }

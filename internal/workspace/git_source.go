@@ -43,10 +43,14 @@ func repositoryOf(source string) string {
 }
 
 // git runs one command on the source. No configuration but the repository's own is read, and of that nothing that starts a
-// program: no monitor, no hook, no filter (ls-files runs none), no transport, no fetch of missing objects.
+// program: no monitor, no hook, no filter (none of the commands used runs one), no transport, no fetch of missing objects.
 func git(ctx context.Context, dir string, read func(io.Reader) error, args ...string) error {
+	return gitWith(ctx, dir, nil, read, args...)
+}
+
+func gitWith(ctx context.Context, dir string, input io.Reader, read func(io.Reader) error, args ...string) error {
 	t := process.Tool{
-		Name: "git", Dir: dir,
+		Name: "git", Dir: dir, Stdin: input,
 		Args: append([]string{"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
 			"-c", "core.excludesFile=/dev/null", "-c", "safe.directory=*", "--no-pager", "--literal-pathspecs"}, args...),
 		Env: []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",

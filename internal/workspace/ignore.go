@@ -12,6 +12,8 @@ type Rules struct {
 	Files   []IgnoreFile `json:"files,omitempty"`   // the .gitignore files, in any order
 	Exclude []byte       `json:"exclude,omitempty"` // the text of the repository's info/exclude
 	Include []string     `json:"include,omitempty"` // patterns in the same language that add ignored paths again
+	// Repository: the workspace has a repository of its own, a directory .git at its top that is no part of the content.
+	Repository bool `json:"repository,omitempty"`
 }
 
 // IgnoreFile is one .gitignore.

@@ -90,7 +90,7 @@ func Scan(ctx context.Context, root *safefs.Root, opt ScanOptions) (Manifest, in
 	if err := root.Check(root.Path()); err != nil {
 		return Manifest{}, 0, lost(root.Path(), err)
 	}
-	s := &scan{root: root, ignore: newIgnorer(opt.Rules), base: opt.Base, max: opt.Bounds.orDefaults().Entries, below: map[string]Entry{}}
+	s := &scan{root: root, repository: opt.Rules.Repository, ignore: newIgnorer(opt.Rules), base: opt.Base, max: opt.Bounds.orDefaults().Entries, below: map[string]Entry{}}
 	if s.base == nil {
 		s.base = &Manifest{}
 	}
@@ -139,14 +139,15 @@ func Scan(ctx context.Context, root *safefs.Root, opt ScanOptions) (Manifest, in
 const vanished Type = ""
 
 type scan struct {
-	root    *safefs.Root
-	ignore  *ignorer
-	base    *Manifest
-	max     int
-	at      int // position in base: both are in path order
-	entries []*Entry
-	ignored int
-	below   map[string]Entry // ignored directories that were not listed: they are if something below them is
+	root       *safefs.Root
+	repository bool
+	ignore     *ignorer
+	base       *Manifest
+	max        int
+	at         int // position in base: both are in path order
+	entries    []*Entry
+	ignored    int
+	below      map[string]Entry // ignored directories that were not listed: they are if something below them is
 }
 
 func (s *scan) visit(path string, info safefs.Info, err error, jobs chan<- *Entry) error {
@@ -162,6 +163,9 @@ func (s *scan) visit(path string, info safefs.Info, err error, jobs chan<- *Entr
 	}
 	e := Entry{Path: path, Mode: info.Mode}
 	isDir := info.Type == safefs.Dir
+	if s.repository && path == gitDir && isDir && !info.Mount {
+		return safefs.SkipDir
+	}
 	if was == nil && s.ignore.ignored(path, isDir) && !s.ignore.included(path, isDir) {
 		if !isDir {
 			s.ignored++

@@ -15,13 +15,14 @@ import (
 // ErrNoTool says that a program is not on PATH.
 var ErrNoTool = errors.New("not found on PATH")
 
-// Tool is a short-lived program of the host whose output is read: no input, no terminal, and of the environment only PATH
-// and what is given.
+// Tool is a short-lived program of the host whose output is read: no terminal, and of input and environment (but PATH) only
+// what is given.
 type Tool struct {
-	Name string // looked up on PATH
-	Args []string
-	Dir  string
-	Env  []string
+	Name  string // looked up on PATH
+	Args  []string
+	Dir   string
+	Env   []string
+	Stdin io.Reader
 }
 
 // ToolError is a tool that ended with another code than 0.
@@ -45,7 +46,7 @@ func RunTool(ctx context.Context, t Tool, read func(io.Reader) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, path, t.Args...) //nolint:gosec // the callers name their tools
-	cmd.Dir = t.Dir
+	cmd.Dir, cmd.Stdin = t.Dir, t.Stdin
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, t.Env...)
 	cmd.WaitDelay = 2 * time.Second
 	var stderr head
