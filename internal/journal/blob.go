@@ -5,10 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 
-	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
@@ -23,11 +23,15 @@ func (j *Journal) Keep(v json.RawMessage) (*Value, error) {
 	sum := sha256.Sum256(v)
 	name := hex.EncodeToString(sum[:])
 	if err := files.MkdirAll(j.blobDir()); err != nil {
-		return nil, err
+		return nil, j.unwritten(err, "make the folder of large values")
 	}
 	crash.Point("journal/before-blob")
-	if err := files.Create(filepath.Join(j.blobDir(), name), v); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, failure.Wrap(err, failure.Failed, "keep a value of %d bytes", len(v))
+	err := files.Create(filepath.Join(j.blobDir(), name), v)
+	if errors.Is(err, fs.ErrExist) { // the one who made it may have been killed before its name was durable
+		err = files.SyncDir(j.blobDir())
+	}
+	if err != nil {
+		return nil, j.unwritten(err, fmt.Sprintf("keep a value of %d bytes", len(v)))
 	}
 	crash.Point("journal/after-blob")
 	return &Value{Blob: name, Size: int64(len(v))}, nil
@@ -43,10 +47,10 @@ func (j *Journal) Load(v *Value) (json.RawMessage, error) {
 	}
 	b, err := files.Read(filepath.Join(j.blobDir(), filepath.Base(v.Blob)))
 	if err != nil {
-		return nil, failure.Wrap(err, failure.JournalInvalid, "read a recorded value")
+		return nil, j.damaged("the value %s cannot be read: %v", v.Blob, err)
 	}
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != v.Blob {
-		return nil, failure.New(failure.JournalInvalid, "the recorded value %s in %s is damaged", v.Blob, j.blobDir())
+		return nil, j.damaged("the value %s in %s is not what was recorded", v.Blob, j.blobDir())
 	}
 	return b, nil
 }

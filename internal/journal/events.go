@@ -30,11 +30,18 @@ type Events struct {
 	f  *files.File
 }
 
-// OpenEvents opens the event log for its one writer.
+// OpenEvents opens the event log for its one writer. A line that a killed one left torn is ended, so that it takes no other
+// with it.
 func (j *Journal) OpenEvents() (*Events, error) {
 	f, err := files.Append(j.EventsPath())
 	if err != nil {
 		return nil, err
+	}
+	last := make([]byte, 1)
+	if st, err := f.Stat(); err == nil && st.Size() > 0 {
+		if _, err := f.ReadAt(last, st.Size()-1); err == nil && last[0] != '\n' {
+			_, _ = f.Write([]byte{'\n'})
+		}
 	}
 	return &Events{f: f}, nil
 }

@@ -60,12 +60,12 @@ func (j *Journal) Send(m Message) error {
 		return err
 	}
 	if err := files.MkdirAll(j.InboxDir()); err != nil {
-		return err
+		return failure.Wrap(err, failure.HomeInvalid, "make the run's inbox")
 	}
 	name := fmt.Sprintf("%020d-%s-%s.json", m.At.UnixNano(), m.Kind, hex.EncodeToString(random[:]))
 	crash.Point("journal/before-send")
 	if err := files.Create(filepath.Join(j.InboxDir(), name), b); err != nil {
-		return failure.Wrap(err, failure.Failed, "leave the message for the run")
+		return failure.Wrap(err, failure.HomeInvalid, "leave the message for the run")
 	}
 	crash.Point("journal/after-send")
 	return nil

@@ -16,7 +16,7 @@ import (
 
 const (
 	frameHead = 8
-	maxRecord = 4 << 20 // far above what a record with blobs needs; a larger length is damage
+	maxRecord = 4 << 20 // far above WholeThreshold; a larger length is damage
 )
 
 // frameSum covers the length too, so that a damaged length is seen as damage.
@@ -45,31 +45,36 @@ func frameAt(b []byte) (payload []byte, size int) {
 
 // parse returns the records of a log and the length of its good part. Only the last frame can be torn, since every append
 // is fsynced before the next: so a good frame anywhere behind a bad one means damage.
-func parse(path string, b []byte) (records []Record, good int64, err error) {
+func (j *Journal) parse(b []byte) (records []Record, good int64, err error) {
 	off := 0
 	for off < len(b) {
 		payload, size := frameAt(b[off:])
 		if size == 0 {
 			for i := off + 1; i+frameHead < len(b); i++ {
 				if _, later := frameAt(b[i:]); later > 0 {
-					return nil, 0, damaged(path, "record %d (at byte %d) is damaged and records follow it", len(records)+1, off)
+					return nil, 0, j.damaged("record %d (at byte %d) is damaged and records follow it", len(records)+1, off)
 				}
 			}
 			break
 		}
 		var r Record
 		if err := json.Unmarshal(payload, &r); err != nil {
-			return nil, 0, damaged(path, "record %d (at byte %d) is no record: %v", len(records)+1, off, err)
+			return nil, 0, j.damaged("record %d (at byte %d) is no record: %v", len(records)+1, off, err)
+		}
+		if r.Whole != nil {
+			if r, err = j.whole(r); err != nil {
+				return nil, 0, err
+			}
 		}
 		records = append(records, r)
 		off += size
 	}
 	if len(records) > 0 {
 		if records[0].Type != Begin {
-			return nil, 0, damaged(path, "it does not start with a %q record", Begin)
+			return nil, 0, j.damaged("it does not start with a %q record", Begin)
 		}
 		if v := records[0].Version; major(v) != major(Version) {
-			return nil, 0, failure.New(failure.StoreNewer, "%s has format %s and this laufwerk reads %s", path, v, Version).
+			return nil, 0, failure.New(failure.StoreNewer, "%s has format %s and this laufwerk reads %s", j.logPath(), v, Version).
 				WithHint("use the laufwerk that started this run, or a newer one")
 		}
 	}
@@ -85,10 +90,12 @@ func major(v string) string {
 	return v
 }
 
-func damaged(path, format string, args ...any) error {
+// damaged is the failure of a log that cannot be read. The run can still be given up: its claims are in the store.
+func (j *Journal) damaged(format string, args ...any) error {
+	run := filepath.Base(j.dir)
 	e := failure.New(failure.JournalInvalid, format, args...)
-	e.Message = "the journal " + path + " is damaged: " + e.Message
-	return e.WithHint("laufwerk claims list shows what the run still holds; laufwerk runs cancel RUN and laufwerk cleanup RUN end it")
+	e.Message = "the journal " + j.logPath() + " is damaged: " + e.Message
+	return e.WithPaths(j.logPath()).WithHint("laufwerk claims list\nlaufwerk runs cancel %s && laufwerk cleanup %s", run, run)
 }
 
 // Journal is one run's log, blobs and inbox, in its folder.
@@ -110,7 +117,7 @@ func (j *Journal) Read() ([]Record, error) {
 	if err != nil {
 		return nil, failure.Wrap(err, failure.JournalInvalid, "read the journal")
 	}
-	records, _, err := parse(j.logPath(), b)
+	records, _, err := j.parse(b)
 	return records, err
 }
 
@@ -119,57 +126,56 @@ type Writer struct {
 	j  *Journal
 	mu sync.Mutex
 	f  *files.File
-	// broken is set when an append failed: what is on disk is then unknown, and nothing may be appended any more.
+	// end is the length of what is durable. broken is set when an append failed: nothing may be appended any more then.
+	end     int64
 	broken  error
 	appends int
 }
 
 // Open opens the log for its one writer, who holds the run's lease: it cuts a torn tail and returns the records.
 func (j *Journal) Open() (*Writer, []Record, error) {
-	fresh := !files.Exists(j.logPath())
 	f, err := files.Append(j.logPath())
 	if err != nil {
 		return nil, nil, failure.Wrap(err, failure.JournalInvalid, "open the journal")
 	}
-	b, err := files.Read(j.logPath())
-	if err == nil && fresh {
-		err = files.SyncDir(j.dir)
-	}
+	records, good, err := j.recover(f)
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, failure.Wrap(err, failure.JournalInvalid, "open the journal")
 	}
-	records, good, err := parse(j.logPath(), b)
+	return &Writer{j: j, f: f, end: good}, records, nil
+}
+
+func (j *Journal) recover(f *files.File) ([]Record, int64, error) {
+	b, err := files.Read(j.logPath())
 	if err != nil {
-		_ = f.Close()
-		return nil, nil, err
+		return nil, 0, err
+	}
+	records, good, err := j.parse(b)
+	if err != nil {
+		return nil, 0, err
 	}
 	if good < int64(len(b)) {
 		if err = f.Truncate(good); err == nil {
 			err = files.Datasync(f)
 		}
 		if err != nil {
-			_ = f.Close()
-			return nil, nil, failure.Wrap(err, failure.JournalInvalid, "cut the torn end of the journal")
+			return nil, 0, failure.Wrap(err, failure.Failed, "cut its torn end")
 		}
 	}
-	return &Writer{j: j, f: f}, records, nil
+	if len(records) == 0 { // it may have been made this moment: its name has to be durable before its records are
+		err = files.SyncDir(j.dir)
+	}
+	return records, good, err
 }
 
-// Append makes one record durable.
+// Append makes one record durable. When that fails, the record certainly is not part of the log, and the writer is of no
+// use any more: the run goes on with another one.
 func (w *Writer) Append(r Record) error {
-	payload, err := json.Marshal(r)
+	frame, err := w.j.frame(r)
 	if err != nil {
 		return err
 	}
-	if len(payload) > maxRecord {
-		return failure.New(failure.Internal, "a record of %d bytes is too large for the journal", len(payload))
-	}
-	frame := make([]byte, frameHead+len(payload))
-	binary.LittleEndian.PutUint32(frame, uint32(len(payload)))
-	binary.LittleEndian.PutUint32(frame[4:], frameSum(uint32(len(payload)), payload))
-	copy(frame[frameHead:], payload)
-
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken != nil {
@@ -180,12 +186,62 @@ func (w *Writer) Append(r Record) error {
 		err = files.Datasync(w.f)
 	}
 	if err != nil {
-		w.broken = failure.Wrap(err, failure.Failed, "append to the journal (nothing was executed after the last good record)")
+		_ = w.f.Truncate(w.end) // or it is torn, which the next writer finds out
+		w.broken = w.j.unwritten(err, "append to the journal")
 		return w.broken
 	}
+	w.end += int64(len(frame))
 	w.appends++
 	crash.Point("journal/after-" + string(r.Type))
 	return nil
+}
+
+// frame is a record as it stands in the log. A large one is durable as a blob when this returns.
+func (j *Journal) frame(r Record) ([]byte, error) {
+	payload, err := json.Marshal(r)
+	if err == nil && len(payload) > WholeThreshold {
+		var v *Value
+		if v, err = j.Keep(payload); err == nil {
+			payload, err = json.Marshal(Record{Type: r.Type, At: r.At, Op: r.Op, Whole: v})
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(payload) > maxRecord {
+		return nil, failure.New(failure.Internal, "a record of %d bytes is too large for the journal", len(payload))
+	}
+	frame := make([]byte, frameHead+len(payload))
+	binary.LittleEndian.PutUint32(frame, uint32(len(payload)))
+	binary.LittleEndian.PutUint32(frame[4:], frameSum(uint32(len(payload)), payload))
+	copy(frame[frameHead:], payload)
+	return frame, nil
+}
+
+// whole is the record that a frame stands for.
+func (j *Journal) whole(head Record) (r Record, err error) {
+	b, err := j.Load(head.Whole)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, j.damaged("the record in the blob %s is none: %v", head.Whole.Blob, err)
+	}
+	return r, nil
+}
+
+// unwritten is the failure of what could not be made durable.
+func (j *Journal) unwritten(err error, what string) error {
+	run := filepath.Base(j.dir)
+	if files.NoSpace(err) {
+		e := failure.New(failure.NotReady, "%s: the disk of %s is full. Free some space; the run goes on from its last record", what, j.dir).
+			WithHint("laufwerk resume %s", run)
+		e.Err = err
+		return e
+	}
+	e := failure.New(failure.JournalInvalid, "%s; the run goes on from its last record", what).WithHint("laufwerk resume %s", run)
+	e.Err = err
+	return e
 }
 
 // Appends counts the records that this writer made durable, one fsync each.

@@ -7,6 +7,8 @@ package journal
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/protocol"
@@ -46,6 +48,7 @@ type Record struct {
 	Meta    json.RawMessage `json:"meta,omitempty"`    // completed: what the engine remembers and the workflow does not see
 	State   string          `json:"state,omitempty"`   // end: succeeded, failed or cancelled
 	Build   string          `json:"build,omitempty"`   // begin, resumed: the version of laufwerk
+	Whole   *Value          `json:"whole,omitempty"`   // in the log alone: the rest of the record is in this blob
 }
 
 // Value is JSON in the record, or a blob where it is larger than BlobThreshold.
@@ -55,25 +58,36 @@ type Value struct {
 	Size int64           `json:"size,omitempty"`
 }
 
-// BlobThreshold is the size in bytes above which a value becomes a blob.
-const BlobThreshold = 16 << 10
+// BlobThreshold is the size in bytes above which a value becomes a blob. A record that is nevertheless larger than
+// WholeThreshold (arguments, errors and what an attempt left can be large too) is a blob as a whole.
+const (
+	BlobThreshold  = 16 << 10
+	WholeThreshold = 64 << 10
+)
 
-// Identity names an operation within its run: kind and key, or branch and ordinal where it has no key. It is equal at every
-// replay, and it is what `runs show` and messages call the operation.
+// Identity names an operation within its run. It is equal at every replay, no two operations of a run share one, and it is
+// what `runs show` and messages call the operation:
+//
+//	session.ask[main]:fix   by its key, in the session "main"; "%" and "]" in a session's key are escaped
+//	workspace.open          keyless, the first one of its kind
+//	clock.now#3             the third one of its kind
+//	clock.now@0.1.2#3       the third one in the branch 0.1.2 of an `all`
 func Identity(c protocol.Call) string {
 	id := c.Op
 	if c.Scope != "" {
-		id += "[" + c.Scope + "]"
+		id += "[" + strings.NewReplacer("%", "%25", "]", "%5D").Replace(c.Scope) + "]"
 	}
 	if c.Key != "" {
 		return id + ":" + c.Key
 	}
-	return id + "#" + c.Branch + "." + itoa(c.Ordinal)
+	if c.Branch != mainBranch {
+		id += "@" + c.Branch
+	}
+	if c.Ordinal > 0 {
+		id += "#" + strconv.Itoa(c.Ordinal+1)
+	}
+	return id
 }
 
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
-	}
-	return itoa(n/10) + string(rune('0'+n%10))
-}
+// mainBranch is the workflow itself.
+const mainBranch = "0"

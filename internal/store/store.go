@@ -112,11 +112,7 @@ func (s *Store) Update(ctx context.Context, fn func(Tx) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		// The description must not outlive the hold: the next one may be a reader, and readers do not describe themselves.
-		_ = l.File().Truncate(0)
-		l.Release()
-	}()
+	defer l.Release()
 	exists, err := s.exists()
 	if err != nil {
 		return err

@@ -1,11 +1,13 @@
 // Package lock holds files locked between processes, and always knows who holds one.
 //
 // On Linux these are open-file-description locks: they belong to the open file, vanish with it however the process ends,
-// and asking whether one is held (F_OFD_GETLK) never takes it. The holder writes who it is into the lock file.
+// and asking whether one is held (F_OFD_GETLK) never takes it. An exclusive holder writes who it is into the lock file, and
+// takes that out again when it gives the lock up; shared ones, and ones that were killed, are looked for in /proc.
 // A lock file is never removed: removing one together with its directory gave two holders when it was measured.
 package lock
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,28 +16,32 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
 // Holder is what a lock's holder wrote about itself.
 type Holder struct {
 	PID     int       `json:"pid"`
 	Command string    `json:"command"`
-	Since   time.Time `json:"since"`
+	Since   time.Time `json:"since,omitzero"`
+	// Process is who holds it, beyond doubt: an id alone can be another process's by now. It is zero where that is not known.
+	Process process.Identity `json:"process,omitzero"`
 }
 
 // Age is how long the lock has been held; never negative, whatever the clock did.
 func (h Holder) Age(now time.Time) time.Duration {
-	if d := now.Sub(h.Since); d > 0 {
-		return d
-	}
-	return 0
+	return max(0, now.Sub(h.Since))
 }
 
 func (h Holder) String() string {
 	if h.PID == 0 {
 		return "an unknown process"
 	}
-	return fmt.Sprintf("process %d (%s), for %s", h.PID, h.Command, h.Age(time.Now()).Round(time.Second))
+	s := fmt.Sprintf("process %d (%s)", h.PID, h.Command)
+	if !h.Since.IsZero() {
+		s += fmt.Sprintf(", for %s", h.Age(time.Now()).Round(time.Second))
+	}
+	return s
 }
 
 // noFollow is for every open of a lock file: some lie in directories that an agent can write, and the holder's name is
@@ -45,7 +51,7 @@ const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 // Lock is held until Release or the end of the process.
 type Lock struct {
 	f    *os.File
-	path string
+	mode Mode
 }
 
 // Mode of a lock.
@@ -64,6 +70,10 @@ func Acquire(ctx context.Context, path string, mode Mode, wait time.Duration, co
 	if err != nil {
 		return nil, err
 	}
+	self := Holder{PID: os.Getpid(), Command: command}
+	if mode == Exclusive {
+		self.Process, _ = process.Self() // before the lock is had, which should tell at once whose it is
+	}
 	ok, err := tryLock(f, mode)
 	if err != nil {
 		_ = f.Close()
@@ -81,15 +91,15 @@ func Acquire(ctx context.Context, path string, mode Mode, wait time.Duration, co
 		_ = f.Close()
 		return nil, held(path, 0)
 	}
-	l := &Lock{f: f, path: path}
+	l := &Lock{f: f, mode: mode}
 	if mode == Exclusive {
-		l.describe(command)
+		l.describe(self)
 	}
 	return l, nil
 }
 
 func held(path string, waited time.Duration) error {
-	h, _, _ := Query(path)
+	h := Who(path)
 	e := failure.New(failure.LockHeld, "%s is locked by %s", path, h).WithField("holder", h)
 	if waited > 0 {
 		e.Message += fmt.Sprintf("; gave up after %s", waited)
@@ -97,8 +107,9 @@ func held(path string, waited time.Duration) error {
 	return e
 }
 
-func (l *Lock) describe(command string) {
-	b, err := json.Marshal(Holder{PID: os.Getpid(), Command: command, Since: time.Now().UTC()})
+func (l *Lock) describe(h Holder) {
+	h.Since = time.Now().UTC()
+	b, err := json.Marshal(h)
 	if err != nil {
 		return
 	}
@@ -108,18 +119,22 @@ func (l *Lock) describe(command string) {
 	}
 }
 
-// File is the locked file, for a holder that keeps data in it.
-func (l *Lock) File() *os.File { return l.f }
-
-// Release gives the lock up. It may be called twice.
+// Release gives the lock up. It may be called twice. The lock is freed before the file is closed: a child that another
+// goroutine is just starting has the file open too, until it has become its program.
 func (l *Lock) Release() {
-	if l != nil && l.f != nil {
-		_ = l.f.Close()
-		l.f = nil
+	if l == nil || l.f == nil {
+		return
 	}
+	if l.mode == Exclusive {
+		_ = l.f.Truncate(0) // the next holder may be one that does not describe itself
+	}
+	_ = unlock(l.f)
+	_ = l.f.Close()
+	l.f = nil
 }
 
-// Query says who holds an exclusive lock, without taking it. A missing file, a free lock or garbage inside a free file is "not held".
+// Query says whether a lock is held, without taking it, and who its exclusive holder says to be. A missing file, a free lock
+// or garbage inside a free file is "not held".
 func Query(path string) (Holder, bool, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if os.IsNotExist(err) {
@@ -139,6 +154,23 @@ func Query(path string) (Holder, bool, error) {
 	var h Holder
 	b := make([]byte, 4096)
 	n, _ := f.ReadAt(b, 0)
-	_ = json.Unmarshal(b[:n], &h)
+	if json.NewDecoder(bytes.NewReader(b[:n])).Decode(&h) != nil {
+		h = Holder{}
+	}
 	return h, true, nil
+}
+
+// Who names one holder of a lock, for people: the one that describes itself, if it lives, else one that is found among the
+// processes of this machine. It is the zero Holder where nobody is found.
+func Who(path string) Holder {
+	h, _, _ := Query(path)
+	if h.PID != 0 && (h.Process == process.Identity{} || !over(h.Process)) {
+		return h
+	}
+	return search(path)
+}
+
+func over(id process.Identity) bool {
+	l := process.Look(id)
+	return l == process.Dead || l == process.OtherBoot
 }

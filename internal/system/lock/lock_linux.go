@@ -1,13 +1,19 @@
 package lock
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
 func flockT(mode Mode) unix.Flock_t {
@@ -70,4 +76,45 @@ func isLocked(f *os.File) (bool, error) {
 		return false, err
 	}
 	return fl.Type != unix.F_UNLCK, nil
+}
+
+func unlock(f *os.File) error {
+	fl := unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &fl)
+}
+
+// search finds a process that holds a lock on the file, among those that this user may look into: proc_pid_fdinfo(5) lists
+// the locks that belong to each open file.
+func search(path string) Holder {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return Holder{}
+	}
+	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, fd := range fds {
+		if at, err := os.Readlink(fd); err != nil || at != real {
+			continue
+		}
+		proc := filepath.Dir(filepath.Dir(fd))
+		info, err := os.ReadFile(filepath.Join(proc, "fdinfo", filepath.Base(fd)))
+		if err != nil || !bytes.Contains(info, []byte("OFDLCK")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(proc))
+		if err != nil {
+			continue
+		}
+		id, _ := process.Of(pid)
+		return Holder{PID: pid, Command: commandOf(proc), Process: id}
+	}
+	return Holder{}
+}
+
+func commandOf(proc string) string {
+	b, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil || len(b) == 0 {
+		return "unknown"
+	}
+	line := strings.TrimSpace(strings.ReplaceAll(string(b[:min(len(b), 200)]), "\x00", " "))
+	return strings.ToValidUTF8(line, "\uFFFD")
 }
