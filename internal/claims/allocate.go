@@ -37,7 +37,8 @@ type Request struct {
 	Extra       json.RawMessage
 }
 
-// Allocate makes the resource of a request, or continues what an earlier process began for the same id. It returns the
+// Allocate makes the resource of a request, or continues what an earlier process began for the same id; where that certainly
+// came to nothing, it asks anew. It returns the
 // claim in state allocated, or a failure: the one of a hold that could not be had (nothing was begun); what the provider says
 // when it certainly made nothing (the claim is released); OutcomeUnknown when nobody can tell (a later Allocate, Reconcile or
 // Release finds out); SessionLost or WorkspaceLost when the resource of this id is already gone or going.
@@ -77,13 +78,16 @@ func (d *Driver) intend(ctx context.Context, req Request) (c Claim, existed bool
 			if c.Kind != req.Kind || c.Provider != req.Provider || c.Run != req.Run || c.Operation != req.Operation {
 				return failure.New(failure.Internal, "the claim %s belongs to operation %q of run %q, not to %q of %q", c.ID, c.Operation, c.Run, req.Operation, req.Run)
 			}
-			return nil
+			if !c.neverMade() {
+				return nil
+			}
+			existed = false
 		}
 		now := d.o.Now().UTC()
 		c = Claim{
 			ID: req.ID, Kind: req.Kind, State: Intent, Provider: req.Provider, Target: req.Target, Fingerprint: req.Fingerprint,
 			Run: req.Run, Operation: req.Operation, Project: req.Project, Image: req.Image, Intent: req.Intent,
-			Attempts: 1, IntentAt: now, Extra: req.Extra,
+			Attempts: c.Attempts + 1, IntentAt: now, Extra: req.Extra, Evidence: c.Evidence,
 		}
 		c.Intent.Claim, c.Intent.Owner, c.Intent.Run, c.Intent.At, c.Intent.Resource = req.ID, owner, req.Run, now, ""
 		for _, h := range req.Holds {
@@ -102,6 +106,13 @@ func (d *Driver) intend(ctx context.Context, req Request) (c Claim, existed bool
 	})
 	crash.Point("claims/after-intent")
 	return c, existed, err
+}
+
+// neverMade says that the intent was given up before anything came of it: the operation was interrupted, or its target was
+// not ready. Such an operation is not over, and may ask anew.
+func (c Claim) neverMade() bool {
+	_, ok := Next(c.State, Anew)
+	return ok && c.AllocatedAt.IsZero() && c.DeletingAt.IsZero()
 }
 
 // create asks for the resource. The intent is durable, and nothing of an earlier attempt exists.

@@ -211,6 +211,27 @@ func TestCancelledBeforeItBegan(t *testing.T) {
 	}
 }
 
+// A person interrupts a run while something is being made for it, or its target is not ready: the operation is made again
+// when the run goes on, under the same id, and holds what it held.
+func TestWhatWasNeverMadeIsAskedForAnew(t *testing.T) {
+	t.Parallel()
+	mem, w := newMemory(), newWorld()
+	w.fails("create", "invalid", 1)
+	c, err := driver(mem, w).Allocate(context.Background(), request("a"))
+	wantFailure(t, err, failure.NotReady)
+	if c.State != claims.Released {
+		t.Fatal(c.State)
+	}
+	again := allocate(t, driver(mem, w), "a")
+	if again.ID != c.ID || again.Attempts != 2 || !again.ReleasedAt.IsZero() || len(again.Evidence) == 0 {
+		t.Errorf("%+v", again)
+	}
+	holds, err := driver(mem, w).ListHolds(context.Background(), "workspace/")
+	if err != nil || len(holds) != 1 || holds[0].Holders[0].ID != c.ID {
+		t.Errorf("%v, %v", holds, err)
+	}
+}
+
 type cancelAfterUpdate struct {
 	*memory
 	cancel context.CancelFunc

@@ -14,6 +14,7 @@ const (
 	Listed   Event = "listed"   // nothing of it can run, but the other side still lists it
 	Unseen   Event = "unseen"   // a look or an attempt that proved nothing
 	Abandon  Event = "abandon"  // a person gives it up
+	Anew     Event = "anew"     // its operation, of which nothing ever came, is made again
 )
 
 // table holds every legal transition. What it does not hold is illegal; the reasons that are not obvious:
@@ -21,6 +22,7 @@ const (
 //   - intent and unknown × ask: what is not known cannot be deleted by its id; it is settled first.
 //   - allocated × abandon: clean-up comes first, it may still prove something.
 //   - released × exists: a late arrival. The intent was given up, the resource came nevertheless: it is deleted again.
+//   - released × anew: only where nothing was ever made (see neverMade). An interrupted operation asks again when it goes on.
 //   - abandoned × anything: a person has taken it over.
 func table() map[State]map[Event]State {
 	return map[State]map[Event]State{
@@ -29,7 +31,7 @@ func table() map[State]map[Event]State {
 		Allocated: {Exists: Allocated, Ask: Deleting, Absent: Released, Listed: Residue, Unseen: Allocated},
 		Deleting:  {Exists: Deleting, Ask: Deleting, Absent: Released, Listed: Residue, Unseen: Deleting, Abandon: Abandoned},
 		Residue:   {Exists: Deleting, Ask: Deleting, Absent: Released, Listed: Residue, Unseen: Residue, Abandon: Abandoned},
-		Released:  {Exists: Deleting, Absent: Released},
+		Released:  {Exists: Deleting, Absent: Released, Anew: Intent},
 		Abandoned: {},
 	}
 }
@@ -41,7 +43,7 @@ func States() []State {
 
 // Events are all events.
 func Events() []Event {
-	return []Event{Exists, Rejected, Lost, Retry, Ask, Absent, Listed, Unseen, Abandon}
+	return []Event{Exists, Rejected, Lost, Retry, Ask, Absent, Listed, Unseen, Abandon, Anew}
 }
 
 // Next is the state that follows; false where the event is illegal.

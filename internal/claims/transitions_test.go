@@ -12,13 +12,13 @@ import (
 func TestEveryStateAndEvent(t *testing.T) {
 	t.Parallel()
 	const want = `
-intent:    exists=allocated rejected=released lost=unknown retry=intent ask=- absent=- listed=- unseen=intent abandon=abandoned
-unknown:   exists=allocated rejected=released lost=unknown retry=intent ask=- absent=- listed=- unseen=unknown abandon=abandoned
-allocated: exists=allocated rejected=- lost=- retry=- ask=deleting absent=released listed=residue unseen=allocated abandon=-
-deleting:  exists=deleting rejected=- lost=- retry=- ask=deleting absent=released listed=residue unseen=deleting abandon=abandoned
-residue:   exists=deleting rejected=- lost=- retry=- ask=deleting absent=released listed=residue unseen=residue abandon=abandoned
-released:  exists=deleting rejected=- lost=- retry=- ask=- absent=released listed=- unseen=- abandon=-
-abandoned: exists=- rejected=- lost=- retry=- ask=- absent=- listed=- unseen=- abandon=-
+intent:    exists=allocated rejected=released lost=unknown retry=intent ask=- absent=- listed=- unseen=intent abandon=abandoned anew=-
+unknown:   exists=allocated rejected=released lost=unknown retry=intent ask=- absent=- listed=- unseen=unknown abandon=abandoned anew=-
+allocated: exists=allocated rejected=- lost=- retry=- ask=deleting absent=released listed=residue unseen=allocated abandon=- anew=-
+deleting:  exists=deleting rejected=- lost=- retry=- ask=deleting absent=released listed=residue unseen=deleting abandon=abandoned anew=-
+residue:   exists=deleting rejected=- lost=- retry=- ask=deleting absent=released listed=residue unseen=residue abandon=abandoned anew=-
+released:  exists=deleting rejected=- lost=- retry=- ask=- absent=released listed=- unseen=- abandon=- anew=intent
+abandoned: exists=- rejected=- lost=- retry=- ask=- absent=- listed=- unseen=- abandon=- anew=-
 `
 	var got strings.Builder
 	for _, s := range claims.States() {
