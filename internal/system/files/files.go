@@ -19,18 +19,37 @@ const (
 	FileMode fs.FileMode = 0o600
 )
 
-// MkdirAll makes dir and its parents, private to the user, and fsyncs the parent of what it made.
+// MkdirAll makes dir and its parents, private to the user. The names of all that it made are durable.
 func MkdirAll(dir string) error {
-	if st, err := os.Stat(dir); err == nil {
-		if !st.IsDir() {
-			return &fs.PathError{Op: "mkdir", Path: dir, Err: errors.New("a file is in the way")}
-		}
-		return nil
-	}
-	if err := os.MkdirAll(dir, DirMode); err != nil {
+	there, err := isDir(dir)
+	if there || err != nil {
 		return err
 	}
-	return SyncDir(filepath.Dir(dir))
+	if parent := filepath.Dir(dir); parent != dir {
+		if err := MkdirAll(parent); err != nil {
+			return err
+		}
+	}
+	err = Mkdir(dir)
+	if errors.Is(err, fs.ErrExist) { // somebody else made it this moment, or it is a link that leads nowhere
+		if there, e := isDir(dir); there || e != nil {
+			return e
+		}
+	}
+	return err
+}
+
+func isDir(path string) (bool, error) {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !st.IsDir():
+		return false, &fs.PathError{Op: "mkdir", Path: path, Err: errors.New("a file is in the way")}
+	}
+	return true, nil
 }
 
 // Mkdir makes one directory; it fails with fs.ErrExist where there is one.
@@ -148,7 +167,10 @@ func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return SyncDir(filepath.Dir(path))
+	if err := SyncDir(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // RemoveAll removes a tree that only laufwerk wrote. It must never be used on a tree that an agent could write: see safefs.
