@@ -6,6 +6,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/harness/codex"
 	"github.com/laufwerk/laufwerk/internal/harness/command"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -21,13 +22,19 @@ type parts struct {
 	harnesses map[string]harness.Harness
 }
 
-func newParts(env *system.Env) parts {
+// newParts makes them; home is $LAUFWERK_HOME, "" where only rules are asked for.
+func newParts(env *system.Env, home string) parts {
+	prepared := func(program string) (string, error) {
+		r, err := harness.Prepared(home, program)
+		return r.Path, err
+	}
 	return parts{
 		providers: map[string]providers.Provider{
-			local.Kind: local.New(system.Executable(), env.Vars, env.Now),
+			local.Kind: local.New(system.Executable(), env.Vars, env.Now).WithPrograms(prepared),
 		},
 		harnesses: map[string]harness.Harness{
 			command.Program: command.New(env.Vars),
+			codex.Program:   codex.New(),
 		},
 	}
 }
@@ -44,7 +51,7 @@ func (p parts) harness(program string) (harness.Harness, bool) {
 
 // isolate is the child that evaluates TypeScript.
 func isolate(_ []string, env *system.Env) int {
-	return script.Main(env, env.In, env.Out, newParts(env))
+	return script.Main(env, env.In, env.Out, newParts(env, ""))
 }
 
 // Validate is script.Validator: the rules of every constructor, inside the child.

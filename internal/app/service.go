@@ -34,7 +34,7 @@ func opens(d *cli.Deps) worker.Open {
 		}
 		command := "laufwerk " + redact.Line(strings.Join(d.Env.Args, " "))
 		st := store.Open(home, d.Env.Now, command)
-		p := newParts(d.Env)
+		p := newParts(d.Env, home.Dir())
 		trees := workspace.NewResources(home.Dir(), workspace.Bounds{}, d.Env.Now, nil)
 		driver := claims.NewDriver(claims.Options{
 			Store: st, Now: d.Env.Now, Owner: st.ID,

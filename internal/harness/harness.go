@@ -6,6 +6,8 @@ package harness
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"syscall"
 )
 
@@ -13,22 +15,47 @@ import (
 type Harness interface {
 	// Program is the harness's name: "command", "codex".
 	Program() string
+	// Credential is the login that the program needs, as targets call it: "codex-subscription"; "" for none.
+	Credential() string
 	// Validate is the one set of rules for the constructor's options; no I/O.
 	Validate(options json.RawMessage) (json.RawMessage, error)
+	// Accept refuses what the program cannot do or enforce for an agent; the failure's path names the option. No I/O.
+	Accept(a Agent) error
 	// Turn says what to run.
 	Turn(t Turn) (Command, error)
 	// Reader reads the events of one turn.
 	Reader(t Turn) Reader
 }
 
+// AllowAll is the permission mode that restricts nothing, and the default. The others let an agent edit the workspace's
+// files, or only read.
+const (
+	AllowAll   = "allow-all"
+	AllowEdits = "allow-edits"
+	AllowReads = "allow-reads"
+)
+
+// Agent is what `.agent()` asks of a program.
+type Agent struct {
+	Options        json.RawMessage // normalised
+	Instructions   string
+	PermissionMode string
+	ActiveTools    []string
+}
+
 // Turn is one prompt of a conversation.
 type Turn struct {
-	Options      json.RawMessage // normalised
-	Prompt       string
-	Conversation string          // the program's conversation id; "" in the first turn
-	Schema       json.RawMessage // of the answer; nil for text
-	Instructions string
-	Continued    bool // the last turn was cut: the program is asked to go on
+	Options        json.RawMessage // normalised
+	Prompt         string
+	Conversation   string          // the program's conversation id; "" in the first turn
+	Schema         json.RawMessage // of the answer; nil for text
+	Instructions   string
+	PermissionMode string
+	Continued      bool            // the last turn was cut: the program is asked to go on
+	Binary         string          // path of the prepared program, where it has one
+	Home           string          // the program's private home, as the program sees it
+	Workdir        string          // the workspace, likewise
+	State          json.RawMessage // what the last Reply of this conversation left; nil at its beginning
 }
 
 // Command is a program to run in the workspace.
@@ -37,11 +64,25 @@ type Command struct {
 	Env       []string // in addition to the sandbox's
 	Stdin     []byte
 	Interrupt syscall.Signal // the program's own graceful stop
+	Files     []File         // put into the program's home before it starts
+	MaxOutput int64          // bytes of stdout that are kept for the reader; 0 is the session's own bound
 }
+
+// File is a file in the program's private home. Secret says that it must not be kept longer than the program needs it.
+type File struct {
+	Path    string // relative, slashes
+	Content []byte
+	Mode    fs.FileMode
+	Secret  bool
+}
+
+// ErrConversationLost is in the chain of a reader's failure when the program knows nothing of the conversation that it was
+// to continue, and did nothing.
+var ErrConversationLost = errors.New("the program does not know the conversation")
 
 // Event is one thing that an agent program said. All of it is untrusted.
 type Event struct {
-	Kind    string          `json:"kind"` // "conversation", "message", "usage", "action"
+	Kind    string          `json:"kind"` // "conversation", "message", "reasoning", "action", "usage", "notice"
 	Text    string          `json:"text,omitempty"`
 	Usage   *Usage          `json:"usage,omitempty"`
 	Payload json.RawMessage `json:"payload,omitempty"`
@@ -63,9 +104,11 @@ type Reader interface {
 	End(exitCode int, stderrTail string) (Reply, error)
 }
 
-// Reply is how a turn ended well. A failed turn is a failure of kind AgentFailed.
+// Reply is how a turn ended well. A failed turn is a failure of kind AgentFailed, or NotReady where the turn can go on once
+// something outside was mended: a login, a limit, the network. Conversation, Usage and State count for failed turns too.
 type Reply struct {
 	Text         string
 	Conversation string // "" where the program has none
 	Usage        *Usage
+	State        json.RawMessage // opaque: for the next turn of this conversation
 }

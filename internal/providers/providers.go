@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
 
@@ -123,6 +124,8 @@ type Provider interface {
 	// Validate is the one set of rules for a constructor's options, called by the constructor in the isolate and again by the
 	// engine. It does no I/O. The failure's Paths hold the option's path, its message what was expected and what came.
 	Validate(options json.RawMessage) (Definition, error)
+	// Credentials are the logins that a described target (a Definition as JSON) gives to agents: "codex-subscription".
+	Credentials(def json.RawMessage) []string
 	// Endpoint is the identity that is recorded in intents. It may look, it must not change anything.
 	Endpoint(ctx context.Context, def Definition) (string, error)
 	// Ready says what is missing, nil if nothing is: the same for doctor and run. It changes nothing.
@@ -153,6 +156,20 @@ type Sandbox interface {
 	Home() string
 	// BaseEnv is the environment of every command: an allow-list, never the worker's whole environment.
 	BaseEnv() []string
+	// Secrets are values that must not get into any record: logins, and variables whose names say so.
+	Secrets() []string
+	// Program is the way to an agent program, whose login is put into its private home anew: it is asked for before every
+	// turn. The zero value for programs that need nothing. What is missing is a failure of kind NotReady.
+	Program(ctx context.Context, name string) (Program, error)
+	// Place puts a file into a program's private home, in place of whatever has its name.
+	Place(ctx context.Context, program string, f harness.File) error
 	// Fence ends everything that any operation of this session may still be running.
 	Fence(ctx context.Context) supervise.Fenced
+}
+
+// Program is a prepared agent program, as it is seen inside a sandbox.
+type Program struct {
+	Path string   // of the executable
+	Home string   // private to the session
+	Env  []string // in addition to the sandbox's
 }

@@ -36,9 +36,6 @@ type Program struct {
 	Options json.RawMessage `json:"options"`
 }
 
-// AllowAll is the default permission mode.
-const AllowAll = "allow-all"
-
 // NormalizeAgent holds the rules of `.agent()`: what no access to the target could enforce is refused here, before anything
 // runs. The value is what the constructor was given, with the described target and harness in it. It does no I/O.
 func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers.Provider, bool), known func(program string) (harness.Harness, bool)) (Agent, error) {
@@ -71,17 +68,17 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`).MatchString(a.ID) {
 		return Agent{}, options.Invalid("id", "expected %s, got %q", idExpected, a.ID)
 	}
+	if need := h.Credential(); need != "" && !slices.Contains(p.Credentials(fields["target"]), need) {
+		return Agent{}, options.Invalid("harness", "%s runs with a login of yours, and the target %q has none: give its constructor `credentials: %q`", h.Program(), a.Target.ID, need)
+	}
 	if a.Instructions, err = optional(fields, "instructions", "", "a text"); err != nil {
 		return Agent{}, err
 	}
-	a.PermissionMode = AllowAll
+	a.PermissionMode = harness.AllowAll
 	if raw := fields["permissionMode"]; !options.Absent(raw) {
-		if a.PermissionMode, err = options.OneOf("permissionMode", raw, AllowAll, "allow-edits", "allow-reads"); err != nil {
+		if a.PermissionMode, err = options.OneOf("permissionMode", raw, harness.AllowAll, harness.AllowEdits, harness.AllowReads); err != nil {
 			return Agent{}, err
 		}
-	}
-	if a.PermissionMode != AllowAll && a.Harness.Program == "command" {
-		return Agent{}, options.Invalid("permissionMode", "%q is refused: a program of your own has no permissions that laufwerk could set; use a target that isolates it", a.PermissionMode)
 	}
 	if raw := fields["skills"]; !empty(raw) {
 		if !on.Skills {
@@ -90,14 +87,13 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 		a.Skills = raw
 	}
 	if raw := fields["activeTools"]; !empty(raw) {
-		if a.Harness.Program == "command" {
-			return Agent{}, options.Invalid("activeTools", "a program of your own has no tools that laufwerk could choose")
-		}
 		if a.ActiveTools, err = options.Strings("activeTools", raw, "a list of names"); err != nil {
 			return Agent{}, err
 		}
 	}
-	return a, nil
+	return a, h.Accept(harness.Agent{
+		Options: a.Harness.Options, Instructions: a.Instructions, PermissionMode: a.PermissionMode, ActiveTools: a.ActiveTools,
+	})
 }
 
 const idExpected = "1 to 63 letters, digits, dots, underscores and hyphens"

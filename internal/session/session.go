@@ -33,6 +33,8 @@ type Operation interface {
 	Attempts() (n int, data json.RawMessage)
 	// Start makes the intent of one more attempt durable.
 	Start(data any) error
+	// Advance replaces what the last start left.
+	Advance(data any) error
 	// Cut records that an attempt was ended before it finished.
 	Cut(reason string) error
 	// Name is its identity within the run.
@@ -87,6 +89,8 @@ type state struct {
 	access       string
 	claim        string
 	conversation string
+	known        string          // the conversation of the last turn that ended
+	state        json.RawMessage // what that turn left for the next one
 	closed       bool
 	lost         error // it can only be closed
 }
@@ -198,8 +202,15 @@ func (m *Manager) RecallOpen(o Opened, a Agent) error {
 
 // RecallTurn restores the conversation.
 func (m *Manager) RecallTurn(key string, t Turned) {
-	if s := m.find(key); s != nil && t.Conversation != "" {
-		s.conversation = t.Conversation
+	s := m.find(key)
+	if s == nil {
+		return
+	}
+	if t.Conversation != "" {
+		s.conversation, s.known = t.Conversation, t.Conversation
+	}
+	if len(t.State) > 0 {
+		s.state = t.State
 	}
 }
 

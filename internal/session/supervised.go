@@ -30,6 +30,9 @@ type work struct {
 	spec   func(sb providers.Sandbox, continued bool) (supervise.Spec, error)
 	begin  func()                                     // before the first byte of an attempt
 	stdout func(chunk []byte, untold int, upto int64) // the last untold bytes of chunk are new to the event log
+	keep   bool                                       // stdout as a whole is wanted at the end
+	leave  func(at *place)                            // adds what the next worker needs to know of a new attempt
+	recall func(at place)                             // takes that up again
 }
 
 // result is how it ended.
@@ -39,6 +42,7 @@ type result struct {
 	stderr     []byte
 	stderrTail string
 	attempts   int
+	at         place // of the last attempt
 }
 
 func (r result) millis() int64 {
@@ -53,6 +57,11 @@ type place struct {
 	Claim string `json:"claim"`
 	Dir   string `json:"dir"`
 	Name  string `json:"name"`
+
+	MaxOutput    int64  `json:"maxOutput,omitempty"`    // 0 where an older version wrote it
+	Conversation string `json:"conversation,omitempty"` // that the attempt continues
+	Continued    bool   `json:"continued,omitempty"`    // an attempt before it was cut
+	Spent        bool   `json:"spent,omitempty"`        // it ended, and not as the operation did: one more has to be made
 }
 
 // supervised runs work until there is an exit record, in as few attempts as can be: an attempt that still runs is joined,
@@ -74,12 +83,21 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		if err := json.Unmarshal(data, &at); err != nil {
 			return r, failure.New(failure.JournalInvalid, "the journal does not say where attempt %d ran: %v", attempts, err)
 		}
-		dir := filepath.Join(m.dir(s.claim), at.Dir)
-		done, again, err := m.rejoin(ctx, s, op, l, dir, w, &r)
-		if err != nil || done {
-			return r, err
+		if at.MaxOutput == 0 {
+			at.MaxOutput = MaxOutput
 		}
-		continued = again
+		if r.at = at; w.recall != nil {
+			w.recall(at)
+		}
+		continued = at.Continued
+		if !at.Spent {
+			dir := filepath.Join(m.dir(s.claim), at.Dir)
+			done, again, err := m.rejoin(ctx, s, op, l, dir, w, &r)
+			if err != nil || done {
+				return r, err
+			}
+			continued = continued || again
+		}
 	}
 	name := opName(op)
 	for tries := 0; ; tries++ {
@@ -91,11 +109,18 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		if err != nil {
 			return r, err
 		}
-		spec.Mark, spec.Grace, spec.MaxOutput = supervise.Mark(s.claim, name), Grace, MaxOutput
-		at := place{Claim: s.claim, Name: name, Dir: opDir("", name, r.attempts+1)}
+		if spec.MaxOutput == 0 {
+			spec.MaxOutput = MaxOutput
+		}
+		spec.Mark, spec.Grace = supervise.Mark(s.claim, name), Grace
+		at := place{Claim: s.claim, Name: name, Dir: opDir("", name, r.attempts+1), MaxOutput: spec.MaxOutput}
+		if w.leave != nil {
+			w.leave(&at)
+		}
 		if err := op.Start(at); err != nil {
 			return r, err
 		}
+		r.at = at
 		r.attempts++
 		op.Event(journal.Event{Kind: "attempt"})
 		dir := filepath.Join(m.dir(s.claim), at.Dir)
@@ -118,7 +143,7 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		if err != nil || done {
 			return r, err
 		}
-		continued = again
+		continued = continued || again
 	}
 }
 
@@ -201,8 +226,10 @@ func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.
 		return false, false, err
 	}
 	r.exit = exit
-	if r.stdout, _, err = p.Output(supervise.Stdout); err != nil {
-		return false, false, err
+	if w.keep {
+		if r.stdout, _, err = p.Output(supervise.Stdout); err != nil {
+			return false, false, err
+		}
 	}
 	if r.stderr, _, err = p.Output(supervise.Stderr); err != nil {
 		return false, false, err

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/schema"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
 // AskArgs are the arguments of session.ask.
@@ -26,12 +29,13 @@ type AskArgs struct {
 
 // Turned is what the engine remembers of a turn.
 type Turned struct {
-	Conversation string         `json:"conversation,omitempty"`
-	Usage        *harness.Usage `json:"usage,omitempty"`
-	Attempts     int            `json:"attempts,omitempty"`
-	Millis       int64          `json:"millis,omitempty"`
-	ExitCode     *int           `json:"exitCode,omitempty"`
-	Lost         bool           `json:"lost,omitempty"` // the session can only be closed
+	Conversation string          `json:"conversation,omitempty"`
+	State        json.RawMessage `json:"state,omitempty"` // the harness's own, for the next turn of this conversation
+	Usage        *harness.Usage  `json:"usage,omitempty"`
+	Attempts     int             `json:"attempts,omitempty"`
+	Millis       int64           `json:"millis,omitempty"`
+	ExitCode     *int            `json:"exitCode,omitempty"`
+	Lost         bool            `json:"lost,omitempty"` // the session can only be closed
 }
 
 // Ask runs one turn. The value is a string, or with a schema the JSON value that fits it.
@@ -48,74 +52,164 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 			return nil, Turned{}, failure.New(failure.Usage, "ask: output: %v", err)
 		}
 	}
-	h, _ := m.Harness(s.agent.Harness.Program)
-	turn := harness.Turn{
-		Options: s.agent.Harness.Options, Prompt: a.Prompt, Conversation: s.conversation, Schema: a.Output, Instructions: s.agent.Instructions,
+	h, ok := m.Harness(s.agent.Harness.Program)
+	if !ok {
+		return nil, Turned{}, failure.New(failure.Unsupported, "the agent program %q is not part of this build", s.agent.Harness.Program)
 	}
-	var reader harness.Reader
-	conversation := s.conversation
-	var usage *harness.Usage
-	told := false // the reply is among the events already
-	r, err := m.supervised(ctx, s, op, work{
-		spec: func(sb providers.Sandbox, continued bool) (supervise.Spec, error) {
-			turn.Continued, turn.Conversation = continued, conversation
-			cmd, err := h.Turn(turn)
-			if err != nil {
-				return supervise.Spec{}, err
-			}
-			return supervise.Spec{
-				Argv: cmd.Argv, Env: append(sb.BaseEnv(), cmd.Env...), Dir: sb.Workdir(), Stdin: cmd.Stdin,
-				Timeout: time.Duration(a.Timeout) * time.Millisecond, Interrupt: cmd.Interrupt,
-			}, nil
-		},
-		begin: func() { reader = h.Reader(turn) },
-		stdout: func(chunk []byte, untold int, upto int64) {
-			for _, ev := range reader.Feed(chunk) {
-				if ev.Kind == "conversation" {
-					conversation = ev.Text
-				}
-				if ev.Usage != nil {
-					usage = ev.Usage
-				}
-				told = told || ev.Kind == "message"
-				if untold > 0 {
-					data, _ := json.Marshal(ev)
-					op.Event(journal.Event{Kind: "agent", Text: ev.Text, Data: data, Upto: upto})
-				}
-			}
-		},
-	})
-	t := Turned{Conversation: conversation, Usage: usage, Attempts: r.attempts, Millis: r.millis()}
+	t := &turn{m: m, s: s, h: h, op: op, conversation: s.conversation, Turn: harness.Turn{
+		Options: s.agent.Harness.Options, Prompt: a.Prompt, Schema: a.Output, Instructions: s.agent.Instructions,
+		PermissionMode: s.agent.PermissionMode, State: s.state,
+	}}
+	reply, err := t.run(ctx, time.Duration(a.Timeout)*time.Millisecond)
 	if err != nil {
-		t.Lost = s.lost != nil
-		return nil, t, err
-	}
-	t.ExitCode = &r.exit.Code
-	s.conversation = conversation
-	if err := r.trouble("the agent program"); err != nil {
-		return nil, t, err
-	}
-	reply, err := reader.End(r.exit.Code, r.stderrTail)
-	if reply.Conversation != "" {
-		t.Conversation, s.conversation = reply.Conversation, reply.Conversation
-	}
-	if reply.Usage != nil {
-		t.Usage = reply.Usage
-	}
-	if err != nil {
-		return nil, t, failure.Wrap(err, failure.AgentFailed, "ask")
-	}
-	if !told {
-		op.Event(journal.Event{Kind: "agent", Text: reply.Text})
+		return nil, t.turned, err
 	}
 	if want == nil {
-		return reply.Text, t, nil
+		return reply, t.turned, nil
 	}
-	value := json.RawMessage(bytes.TrimSpace([]byte(reply.Text)))
+	value := json.RawMessage(bytes.TrimSpace([]byte(reply)))
 	if err := want.Check(value); err != nil {
-		return nil, t, failure.New(failure.OutputInvalid, "the agent's answer does not fit the schema: %v", err)
+		return nil, t.turned, failure.New(failure.OutputInvalid, "the agent's answer does not fit the schema: %v", err)
 	}
-	return value, t, nil
+	return value, t.turned, nil
+}
+
+// turn is one turn on its way.
+type turn struct {
+	harness.Turn
+	m            *Manager
+	s            *state
+	h            harness.Harness
+	op           Operation
+	conversation string // as the program has named it by now
+	usage        *harness.Usage
+	reader       harness.Reader
+	told         bool // the reply is among the events already
+	turned       Turned
+}
+
+// run makes as few attempts as can be. An attempt that could not go on for a reason outside of it is spent: whoever comes
+// next goes on with its conversation.
+func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
+	for {
+		r, err := t.m.supervised(ctx, t.s, t.op, work{
+			spec: func(sb providers.Sandbox, continued bool) (supervise.Spec, error) {
+				return t.spec(ctx, sb, continued, timeout)
+			},
+			begin:  func() { t.reader, t.told = t.h.Reader(t.Turn), false },
+			stdout: t.feed,
+			leave:  func(at *place) { at.Conversation, at.Continued = t.conversation, t.Continued },
+			recall: t.recall,
+		})
+		t.turned = Turned{Conversation: t.conversation, Usage: t.usage, State: t.State, Attempts: r.attempts, Millis: r.millis()}
+		if err != nil {
+			t.turned.Lost = t.s.lost != nil
+			return "", err
+		}
+		t.turned.ExitCode = &r.exit.Code
+		t.s.conversation = t.conversation
+		if err := r.trouble("the agent program"); err != nil {
+			return "", err
+		}
+		reply, err := t.reader.End(r.exit.Code, r.stderrTail)
+		t.take(reply)
+		switch {
+		case errors.Is(err, harness.ErrConversationLost) && t.s.known == "":
+			t.conversation, t.s.conversation = "", ""
+			if err := t.spend(r.at, "the program did not know its conversation yet"); err != nil {
+				return "", err
+			}
+			continue
+		case errors.Is(err, harness.ErrConversationLost):
+			t.s.lost = failure.New(failure.SessionLost, "the session %q cannot go on: %v", t.s.key, err).
+				WithHint("the workspace is still usable: open a new session")
+			t.turned.Lost = true
+			return "", t.s.lost
+		case failure.Is(err, failure.NotReady):
+			if err := t.spend(r.at, err.Error()); err != nil {
+				return "", err
+			}
+			return "", err
+		}
+		t.s.known = t.s.conversation
+		if err != nil {
+			return "", failure.Wrap(err, failure.AgentFailed, "ask")
+		}
+		if !t.told {
+			t.op.Event(journal.Event{Kind: "agent", Text: reply.Text})
+		}
+		return reply.Text, nil
+	}
+}
+
+// spec is a new attempt: the program's login and files are put into its home first.
+func (t *turn) spec(ctx context.Context, sb providers.Sandbox, continued bool, timeout time.Duration) (supervise.Spec, error) {
+	prog, err := sb.Program(ctx, t.h.Program())
+	if err != nil {
+		return supervise.Spec{}, err
+	}
+	t.Binary, t.Home, t.Workdir = prog.Path, prog.Home, sb.Workdir()
+	t.Continued, t.Conversation = continued, t.conversation
+	cmd, err := t.h.Turn(t.Turn)
+	if err != nil {
+		return supervise.Spec{}, err
+	}
+	for _, f := range cmd.Files {
+		if err := sb.Place(ctx, t.h.Program(), f); err != nil {
+			return supervise.Spec{}, failure.Wrap(err, failure.Failed, "put %s into the home of %s", f.Path, t.h.Program())
+		}
+	}
+	return supervise.Spec{
+		Argv: cmd.Argv, Env: slices.Concat(sb.BaseEnv(), prog.Env, cmd.Env), Dir: sb.Workdir(), Stdin: cmd.Stdin,
+		Timeout: timeout, Interrupt: cmd.Interrupt, MaxOutput: cmd.MaxOutput,
+	}, nil
+}
+
+func (t *turn) feed(chunk []byte, untold int, upto int64) {
+	for _, ev := range t.reader.Feed(chunk) {
+		if ev.Kind == "conversation" {
+			t.conversation = ev.Text
+		}
+		if ev.Usage != nil {
+			t.usage = ev.Usage
+		}
+		t.told = t.told || ev.Kind == "message"
+		if untold > 0 {
+			data, _ := json.Marshal(ev)
+			t.op.Event(journal.Event{Kind: "agent", Text: ev.Text, Data: data, Upto: upto})
+		}
+	}
+}
+
+// recall takes up what an earlier worker left.
+func (t *turn) recall(at place) {
+	t.Continued = at.Continued
+	if at.Conversation != "" {
+		t.conversation = at.Conversation
+	}
+	t.Conversation = t.conversation
+}
+
+func (t *turn) take(r harness.Reply) {
+	if r.Conversation != "" {
+		t.conversation, t.s.conversation, t.turned.Conversation = r.Conversation, r.Conversation, r.Conversation
+	}
+	if r.Usage != nil {
+		t.usage, t.turned.Usage = r.Usage, r.Usage
+	}
+	if len(r.State) > 0 {
+		t.State, t.s.state, t.turned.State = r.State, r.State, r.State
+	}
+}
+
+// spend makes durable that an attempt, although it ended, is not how the turn ended.
+func (t *turn) spend(at place, why string) error {
+	at.Spent, at.Continued, at.Conversation = true, true, t.conversation
+	if err := t.op.Cut(why); err != nil {
+		return err
+	}
+	crash.Point("session/before-spent")
+	return t.op.Advance(at)
 }
 
 // ExecArgs are the arguments of session.exec.
@@ -165,6 +259,7 @@ func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, err := m.supervised(ctx, s, op, work{
+		keep: true,
 		spec: func(sb providers.Sandbox, _ bool) (supervise.Spec, error) {
 			env := sb.BaseEnv()
 			for name, v := range a.Env {
@@ -221,11 +316,13 @@ func (r result) trouble(what string) error {
 	switch {
 	case r.exit.Error != "":
 		return failure.New(failure.AgentFailed, "%s could not be started: %s", what, r.exit.Error)
+	case r.exit.Incomplete != "":
+		return failure.New(failure.Failed, "what %s wrote could not be kept whole: %s", what, r.exit.Incomplete)
 	case r.exit.TimedOut:
 		return failure.New(failure.CommandTimeout, "%s took longer than its timeout and was ended", what)
-	case r.exit.StdoutBytes > MaxOutput || r.exit.StderrBytes > MaxOutput:
+	case r.exit.StdoutBytes > r.at.MaxOutput || r.exit.StderrBytes > r.at.MaxOutput:
 		return failure.New(failure.OutputTooLarge, "%s wrote %d bytes to stdout and %d to stderr; at most %d each are kept",
-			what, r.exit.StdoutBytes, r.exit.StderrBytes, MaxOutput).WithField("exitCode", r.exit.Code)
+			what, r.exit.StdoutBytes, r.exit.StderrBytes, r.at.MaxOutput).WithField("exitCode", r.exit.Code)
 	}
 	return nil
 }

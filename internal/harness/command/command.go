@@ -41,6 +41,20 @@ var _ harness.Harness = (*Harness)(nil)
 // Program is the harness's name.
 func (*Harness) Program() string { return Program }
 
+// Credential is none: a program of the user's own brings its own.
+func (*Harness) Credential() string { return "" }
+
+// Accept refuses what only a program that laufwerk knows could be told.
+func (*Harness) Accept(a harness.Agent) error {
+	if a.PermissionMode != harness.AllowAll {
+		return options.Invalid("permissionMode", "%q is refused: a program of your own has no permissions that laufwerk could set; use a target that isolates it", a.PermissionMode)
+	}
+	if len(a.ActiveTools) > 0 {
+		return options.Invalid("activeTools", "a program of your own has no tools that laufwerk could choose")
+	}
+	return nil
+}
+
 // config is the normalised form of createCommand's options.
 type config struct {
 	Command  []string                `json:"command"`

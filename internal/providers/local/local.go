@@ -28,6 +28,7 @@ type Provider struct {
 	executable string
 	host       map[string]string
 	now        func() time.Time
+	programs   func(program string) (string, error)
 }
 
 // New makes the provider. The executable is this binary, which is also the supervisor (see system.Executable); host is the
@@ -67,7 +68,7 @@ func (*Provider) Endpoint(context.Context, providers.Definition) (string, error)
 }
 
 // Ready names what is missing on this host.
-func (p *Provider) Ready(_ context.Context, def providers.Definition, _ providers.Need) []failure.Condition {
+func (p *Provider) Ready(_ context.Context, def providers.Definition, need providers.Need) []failure.Condition {
 	var out []failure.Condition
 	say := func(id, format string, args ...any) {
 		out = append(out, failure.Condition{ID: "local." + id, Message: fmt.Sprintf(format, args...)})
@@ -85,7 +86,7 @@ func (p *Provider) Ready(_ context.Context, def providers.Definition, _ provider
 			say("env", "the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID)
 		}
 	}
-	return out
+	return append(out, p.readyFor(need.Program, c)...)
 }
 
 // spec is what an intent says of a session. It holds no values of variables: these come with the definition.
@@ -129,7 +130,7 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 		return nil, err
 	}
 	return &sandbox{
-		spec: s, launcher: p.launcher(),
+		spec: s, launcher: p.launcher(), provider: p, config: c, own: own,
 		env: slices.Concat(allowed(p.host), own, []string{supervise.MarkVariable + "=" + s.Mark}),
 	}, nil
 }
@@ -154,6 +155,9 @@ type sandbox struct {
 	spec     spec
 	launcher supervise.LocalLauncher
 	env      []string
+	provider *Provider
+	config   config
+	own      []string // variables of the target, resolved
 }
 
 func (s *sandbox) Launcher() supervise.Launcher { return s.launcher }

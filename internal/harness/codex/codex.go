@@ -1,0 +1,200 @@
+// Package codex drives the Codex CLI, as of version 0.171: one `codex exec --json` a turn, its prompt on stdin, its
+// conversation continued by the thread's id.
+package codex
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/options"
+)
+
+// Program is the harness's name, and the prepared program's.
+const Program = "codex"
+
+// Bounds of what is handed to Codex. It refuses prompts of more than 1 MiB characters itself, and one argument of a
+// program has at most 128 KiB on Linux.
+const (
+	maxPrompt       = 1_000_000 // characters
+	maxInstructions = 64 << 10  // bytes
+)
+
+// maxStdout bounds what is kept of the events of one turn, in bytes: every command's output is in them, up to 1 MiB each.
+const maxStdout = 1 << 30
+
+const schemaFile = "output-schema.json"
+
+// Harness drives Codex.
+type Harness struct{}
+
+// New makes the harness.
+func New() *Harness { return &Harness{} }
+
+var _ harness.Harness = (*Harness)(nil)
+
+// Program is the harness's name.
+func (*Harness) Program() string { return Program }
+
+// Credential is a ChatGPT subscription: logins by API key are refused.
+func (*Harness) Credential() string { return "codex-subscription" }
+
+// Accept holds the rules of `.agent()`. The permission modes are Codex's own sandbox, which the kernel enforces for the
+// commands of its tools: where the kernel refuses, a command fails and does not run without it.
+func (*Harness) Accept(a harness.Agent) error {
+	if len(a.ActiveTools) > 0 {
+		return options.Invalid("activeTools", "Codex cannot be given a choice of its tools; permissionMode says what they may do")
+	}
+	if len(a.Instructions) > maxInstructions {
+		return options.Invalid("instructions", "expected at most %d bytes, got %d: put what is longer into a file of the workspace", maxInstructions, len(a.Instructions))
+	}
+	if strings.ContainsRune(a.Instructions, 0) {
+		return options.Invalid("instructions", "expected no NUL byte")
+	}
+	return nil
+}
+
+// Turn says what to run.
+func (*Harness) Turn(t harness.Turn) (harness.Command, error) {
+	var c config
+	if err := json.Unmarshal(t.Options, &c); err != nil {
+		return harness.Command{}, err
+	}
+	if t.Conversation != "" && !isUUID(t.Conversation) {
+		return harness.Command{}, failure.New(failure.Internal, "%q is not a thread of Codex", t.Conversation)
+	}
+	prompt := prompt(t)
+	if n := utf8.RuneCountInString(prompt); n > maxPrompt {
+		return harness.Command{}, failure.New(failure.AgentFailed, "the prompt has %d characters, and Codex takes at most %d", n, maxPrompt).
+			WithHint("write what is long into a file of the workspace, and name the file in the prompt")
+	}
+	if strings.TrimSpace(prompt) == "" {
+		return harness.Command{}, failure.New(failure.AgentFailed, "the prompt is empty, which Codex refuses")
+	}
+	cmd := harness.Command{
+		Argv: append([]string{t.Binary, "exec"}, arguments(t, c)...), Env: []string{"CODEX_HOME=" + t.Home},
+		Stdin: []byte(prompt), Interrupt: syscall.SIGINT, MaxOutput: maxStdout,
+	}
+	if len(t.Schema) > 0 {
+		cmd.Files = append(cmd.Files, harness.File{Path: schemaFile, Content: t.Schema, Mode: 0o600})
+		cmd.Argv = append(cmd.Argv, "--output-schema", path.Join(t.Home, schemaFile))
+	}
+	if t.Conversation != "" {
+		cmd.Argv = append(cmd.Argv, "resume", t.Conversation)
+	}
+	cmd.Argv = append(cmd.Argv, "-")
+	return cmd, nil
+}
+
+// prompt is what Codex is asked. A thread that was cut has the task already, as far as it got; a new one knows nothing.
+func prompt(t harness.Turn) string {
+	if !t.Continued {
+		return t.Prompt
+	}
+	return "Your last turn was cut off before it had ended. What you changed in the workspace is still there: look at it and go on.\n\nThe task of that turn was:\n\n" + t.Prompt
+}
+
+// arguments are laufwerk's own settings, after those of the user: of two for one key the last one counts.
+func arguments(t harness.Turn, c config) []string {
+	args := []string{"--json", "--color", "never", "--skip-git-repo-check", "-C", t.Workdir}
+	for _, k := range slices.Sorted(keys(c.Config)) {
+		args = append(args, "-c", k+"="+toml(c.Config[k]))
+	}
+	if c.Model != "" {
+		args = append(args, "-m", c.Model)
+	}
+	set := func(key, value string) { args = append(args, "-c", key+"="+value) }
+	if c.Effort != "" {
+		set("model_reasoning_effort", quote(c.Effort))
+	}
+	if c.WebSearch {
+		set("web_search", `"live"`)
+	} else {
+		set("web_search", `"disabled"`)
+	}
+	if t.Instructions != "" {
+		set("developer_instructions", quote(t.Instructions))
+	}
+	switch t.PermissionMode {
+	case harness.AllowEdits:
+		args = append(args, "-s", "workspace-write")
+	case harness.AllowReads:
+		args = append(args, "-s", "read-only")
+	default:
+		args = append(args, "--dangerously-bypass-approvals-and-sandbox")
+	}
+	return append(args, rules(t.Workdir)...)
+}
+
+// rules are the settings that nobody else may choose: what the agent may have written into its home is not read, the
+// workspace's own configuration is not trusted, tools see no secrets, Codex talks to nobody but the model, and it does not
+// wait for ever.
+func rules(workdir string) []string {
+	args := []string{"--ignore-user-config", "--ignore-rules"}
+	for _, kv := range []string{
+		"projects={" + quote(workdir) + `={trust_level="untrusted"}}`,
+		`cli_auth_credentials_store="file"`,
+		`forced_login_method="chatgpt"`,
+		"shell_environment_policy.ignore_default_excludes=false",
+		`shell_environment_policy.exclude=["CODEX_HOME","CODEX_REFRESH_TOKEN_URL_OVERRIDE","CODEX_CA_CERTIFICATE"]`,
+		"analytics.enabled=false",
+		"feedback.enabled=false",
+		`otel.metrics_exporter="none"`,
+		"check_for_update_on_startup=false",
+	} {
+		args = append(args, "-c", kv)
+	}
+	for _, f := range disabled() {
+		args = append(args, "--disable", f)
+	}
+	return args
+}
+
+// disabled are features that run or fetch what nobody asked for, or retry for ever.
+func disabled() []string {
+	return []string{"unbounded_connection_retries", "plugins", "remote_plugin", "apps", "hooks"}
+}
+
+func keys(m map[string]json.RawMessage) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// toml is a scalar of JSON as TOML.
+func toml(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return quote(s)
+	}
+	return string(raw)
+}
+
+// quote is a basic string of TOML.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < 0x20 || r == 0x7f:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

@@ -1,0 +1,64 @@
+package codex
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+)
+
+// cause is a reason outside of the turn for which Codex gave up. The turn can go on once it was mended.
+type cause struct {
+	says string // in Codex's message
+	what string
+	hint string
+}
+
+// causes are recognised by words, since Codex 0.171 says nothing else in its events. What is not recognised is the agent's
+// own failure.
+func causes() []cause {
+	const later = "wait, then `laufwerk resume RUN`: the turn goes on where it was"
+	return []cause{
+		{`(?i)usage limit|quota exceeded|insufficient_quota|out of credits|spend cap`, "the subscription's limit is reached", later},
+		{`(?i)\b401\b|could not be refreshed|log ?out and (sign|log) in|sign in again|not logged in|authentication (is )?required|token.*(expired|revoked)|\b403 forbidden`, "the model server does not accept the login", "codex login, then `laufwerk resume RUN`"},
+		{`(?i)\b429\b|too many requests|rate limit`, "the model server is asked too often", later},
+		{`(?i)high demand|at capacity|overloaded|\b50[0-9]\b|\b529\b|internal server error|bad gateway|unavailable`, "the model server fails", later},
+		{`(?i)idle timeout|stream (disconnected|closed)|error sending request|connection (refused|reset|failed)|waiting for network|timed? ?out|dns error|network error|request failed`, "the model server cannot be reached", "look at the network, then `laufwerk resume RUN`: the turn goes on where it was"},
+	}
+}
+
+// judge is the failure of a turn that Codex itself says has failed.
+func judge(exitCode int, message string) error {
+	message = strings.TrimSpace(message)
+	if message == "" {
+		return failed(exitCode, "Codex failed and did not say why")
+	}
+	for _, c := range causes() {
+		if regexp.MustCompile(c.says).MatchString(message) {
+			return failure.New(failure.NotReady, "%s: Codex says: %s", c.what, tail(message, told)).WithHint("%s", c.hint)
+		}
+	}
+	return failed(exitCode, "Codex failed: %s", tail(message, told))
+}
+
+func failed(exitCode int, format string, args ...any) error {
+	return failure.New(failure.AgentFailed, format, args...).WithField("exitCode", exitCode)
+}
+
+// told is how much of a program's words is repeated in a message, in bytes.
+const told = 600
+
+func said(stderr string) string {
+	if stderr = strings.TrimSpace(stderr); stderr == "" {
+		return " and said nothing"
+	}
+	return ": " + tail(stderr, told)
+}
+
+func quoted(b []byte) string {
+	if len(b) > 100 {
+		return fmt.Sprintf("%q…", b[:100])
+	}
+	return fmt.Sprintf("%q", b)
+}

@@ -1,0 +1,176 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// codex is the program whose login this target gives to agents.
+const codex = "codex"
+
+// Credentials are the logins that a described target gives to agents.
+func (*Provider) Credentials(def json.RawMessage) []string {
+	var d providers.Definition
+	var c config
+	if json.Unmarshal(def, &d) != nil || json.Unmarshal(d.Options, &c) != nil {
+		return nil
+	}
+	return c.Credentials
+}
+
+// WithPrograms tells where prepared programs are: find fails with NotReady for one that is not prepared.
+func (p *Provider) WithPrograms(find func(program string) (string, error)) *Provider {
+	p.programs = find
+	return p
+}
+
+func (p *Provider) program(name string) (string, error) {
+	if p.programs == nil {
+		return "", failure.New(failure.NotReady, "%s is not prepared", name).WithHint("laufwerk prepare local")
+	}
+	return p.programs(name)
+}
+
+func (p *Provider) login(c config) (login.Codex, error) {
+	if !slices.Contains(c.Credentials, login.CodexSubscription) {
+		return login.Codex{}, failure.New(failure.NotReady, "the target %q has no login for Codex", c.ID).
+			WithHint("give its constructor `credentials: %q`", login.CodexSubscription)
+	}
+	return login.ReadCodex(p.host, p.host["HOME"], p.now())
+}
+
+// readyFor is what keeps a program from being run here.
+func (p *Provider) readyFor(name string, c config) []failure.Condition {
+	if name != codex {
+		return nil
+	}
+	var out []failure.Condition
+	if _, err := p.program(name); err != nil {
+		out = append(out, condition("codex.program", err))
+	}
+	if _, err := p.login(c); err != nil {
+		out = append(out, condition("codex.login", err))
+	}
+	return out
+}
+
+func condition(id string, err error) failure.Condition {
+	text := err.Error()
+	if f := failure.As(err); f != nil && f.Hint != "" {
+		text += "; type: " + f.Hint
+	}
+	return failure.Condition{ID: "local." + id, Message: text}
+}
+
+// home is the private home of a program, as a path below the session's directory.
+func home(program string) string { return homeName + "/" + program }
+
+// Program is the prepared program. Its home gets the user's login as it is now, in a form that cannot be renewed.
+func (s *sandbox) Program(_ context.Context, name string) (providers.Program, error) {
+	if name != codex {
+		return providers.Program{}, nil
+	}
+	path, err := s.provider.program(name)
+	if err != nil {
+		return providers.Program{}, err
+	}
+	l, err := s.provider.login(s.config)
+	if err != nil {
+		return providers.Program{}, err
+	}
+	content, err := l.Private()
+	if err != nil {
+		return providers.Program{}, err
+	}
+	if err := s.place(name, harness.File{Path: login.CodexFile, Content: content, Mode: 0o600, Secret: true}); err != nil {
+		return providers.Program{}, failure.Wrap(err, failure.Failed, "put the login into the session's private home")
+	}
+	return providers.Program{Path: path, Home: filepath.Join(s.spec.Dir, filepath.FromSlash(home(name)))}, nil
+}
+
+// Place puts a file into a program's home.
+func (s *sandbox) Place(_ context.Context, program string, f harness.File) error {
+	return s.place(program, f)
+}
+
+// place works in a directory that the agent can write: nothing in it is followed, and what has the file's name is replaced.
+func (s *sandbox) place(program string, f harness.File) error {
+	if !safefs.Valid(f.Path) {
+		return failure.New(failure.Internal, "%q is no path in a home", f.Path)
+	}
+	root, err := safefs.OpenRoot(s.spec.Dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	dir := home(program)
+	elements := strings.Split(f.Path, "/")
+	for _, e := range append([]string{""}, elements[:len(elements)-1]...) {
+		if e != "" {
+			dir += "/" + e
+		}
+		if err := root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	name := dir + "/" + elements[len(elements)-1]
+	tmp := dir + "/.placing-" + elements[len(elements)-1]
+	if err := root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	h, err := root.Create(tmp, uint32(f.Mode.Perm()))
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if _, err := h.Write(f.Content); err != nil {
+		return err
+	}
+	crash.Point("local/before-place")
+	return root.Rename(tmp, name)
+}
+
+// Secrets are the tokens of the user's login and of the copy that the session has, and variables whose names say what they are.
+func (s *sandbox) Secrets() []string {
+	var out []string
+	for _, kv := range s.own {
+		if name, value, _ := strings.Cut(kv, "="); secretName(name) {
+			out = append(out, value)
+		}
+	}
+	if !slices.Contains(s.config.Credentials, login.CodexSubscription) {
+		return out
+	}
+	if l, err := s.provider.login(s.config); err == nil {
+		out = append(out, l.Secrets()...)
+	}
+	if root, err := safefs.OpenRoot(s.spec.Dir); err == nil {
+		defer root.Close()
+		if b, _, err := root.ReadFile(home(codex)+"/"+login.CodexFile, 1<<20); err == nil {
+			out = append(out, login.CodexSecrets(b)...)
+		}
+	}
+	return out
+}
+
+func secretName(name string) bool {
+	name = strings.ToUpper(name)
+	for _, word := range []string{"KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
