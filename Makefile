@@ -31,6 +31,9 @@ test-crash: ## builds with crash points: SIGKILL at each of them
 update-scripts: ## rewrites the expected output in testdata/script
 	go test ./internal/app -run TestScript -update
 
+update-docs: ## rewrites what the binary says of itself in README.md and docs/
+	go test ./internal/app -run TestMadeParts -update
+
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
 
