@@ -80,9 +80,10 @@ type Manager struct {
 	sessions map[string]*state
 }
 
-// state is one session. Its mutex makes operations wait for each other: a session does one at a time.
+// state is one session. Who has put something into its channel is the one operation that works on it; closed is also
+// guarded by the manager's mutex, since those who ask whether anybody can write do not wait for an operation's end.
 type state struct {
-	mu           sync.Mutex
+	busy         chan struct{}
 	key          string
 	agent        Agent
 	workspace    Workspace
@@ -187,7 +188,7 @@ func (m *Manager) target(t Target) (providers.Definition, providers.Provider, er
 func (m *Manager) remember(o Opened, a Agent, ws Workspace) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sessions[o.Key] = &state{key: o.Key, agent: a, workspace: ws, access: o.Access, claim: o.Claim}
+	m.sessions[o.Key] = &state{busy: make(chan struct{}, 1), key: o.Key, agent: a, workspace: ws, access: o.Access, claim: o.Claim}
 }
 
 // RecallOpen restores a session from the journal. The agent comes from the call: the journal knows no values of variables.
@@ -217,8 +218,14 @@ func (m *Manager) RecallTurn(key string, t Turned) {
 // RecallClose restores that a session is closed.
 func (m *Manager) RecallClose(key string) {
 	if s := m.find(key); s != nil {
-		s.closed = true
+		m.setClosed(s)
 	}
+}
+
+func (m *Manager) setClosed(s *state) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.closed = true
 }
 
 // RecallLost restores that only closing is left.
@@ -234,17 +241,57 @@ func (m *Manager) find(key string) *state {
 	return m.sessions[key]
 }
 
-func (m *Manager) usable(key string) (*state, error) {
-	s := m.find(key)
-	switch {
-	case s == nil:
-		return nil, failure.New(failure.Usage, "there is no session %q in this run", key)
-	case s.closed:
-		return nil, failure.New(failure.Usage, "the session %q is closed", key)
-	case s.lost != nil:
-		return nil, s.lost
+// enqueue waits until no other operation works on the session; it then belongs to the caller until leave is called.
+func (m *Manager) enqueue(ctx context.Context, key string) (s *state, leave func(), err error) {
+	if s = m.find(key); s == nil {
+		return nil, nil, failure.New(failure.Usage, "there is no session %q in this run", key)
 	}
-	return s, nil
+	leave = func() { <-s.busy }
+	select {
+	case s.busy <- struct{}{}: // also where ctx has ended: what an earlier worker began is still to be fenced
+		return s, leave, nil
+	default:
+	}
+	select {
+	case s.busy <- struct{}{}:
+		return s, leave, nil
+	case <-ctx.Done():
+		return nil, nil, Ended(ctx, ctx.Err())
+	}
+}
+
+// usable is enqueue for operations that need more of the session than its end.
+func (m *Manager) usable(ctx context.Context, key string) (s *state, leave func(), err error) {
+	if s, leave, err = m.enqueue(ctx, key); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case s.closed:
+		err = failure.New(failure.Usage, "the session %q is closed", key)
+	case s.lost != nil:
+		err = s.lost
+	}
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return s, leave, nil
+}
+
+// Ended says what an operation's error means once its context has ended. Where the worker leaves, every error does: the
+// operation stays open, and the next worker finds out how it stands. Where it was cancelled, an error that only says so is
+// the failure Cancelled.
+func Ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil || cause == nil:
+		return err
+	case errors.Is(cause, ErrInterrupted), errors.Is(cause, ErrDetached):
+		return cause
+	case errors.Is(cause, ErrCancelled) && (errors.Is(err, context.Canceled) || errors.Is(err, ErrCancelled)):
+		return failure.New(failure.Cancelled, "cancelled before it had ended")
+	}
+	return err
 }
 
 // dir is the session's private folder.
@@ -314,16 +361,15 @@ func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definiti
 // Close ends everything that runs in the session and gives up what it holds; it returns when absence was observed. It acts
 // on the claim, also where nothing of the conversation is left. It may be called again.
 func (m *Manager) Close(ctx context.Context, key string) error {
-	s := m.find(key)
-	if s == nil {
-		return failure.New(failure.Usage, "there is no session %q in this run", key)
+	s, leave, err := m.enqueue(ctx, key)
+	if err != nil {
+		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer leave()
 	if s.closed {
 		return nil
 	}
-	_, err := m.Driver.Get(ctx, s.claim)
+	_, err = m.Driver.Get(ctx, s.claim)
 	switch {
 	case failure.Is(err, failure.NotFound): // nothing was ever allocated
 	case err != nil:
@@ -338,7 +384,7 @@ func (m *Manager) Close(ctx context.Context, key string) error {
 	if err := m.Driver.DropHolds(ctx, s.claim); err != nil {
 		return err
 	}
-	s.closed = true
+	m.setClosed(s)
 	return nil
 }
 

@@ -66,8 +66,17 @@ type place struct {
 
 // supervised runs work until there is an exit record, in as few attempts as can be: an attempt that still runs is joined,
 // one that has ended is taken as it ended, and only one that was certainly ended before its time is made again.
-func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work) (result, error) {
-	sb, err := m.enter(ctx, s)
+func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work) (_ result, err error) {
+	defer func() { err = Ended(ctx, err) }()
+	attempts, data := op.Attempts()
+	entering := ctx
+	if attempts > 0 {
+		entering = context.WithoutCancel(ctx) // what was begun is found, also where it is only to be ended
+	}
+	if cause := context.Cause(ctx); cause != nil && (attempts == 0 || !errors.Is(cause, ErrCancelled)) {
+		return result{}, cause
+	}
+	sb, err := m.enter(entering, s)
 	if err != nil {
 		if failure.Is(err, failure.SessionLost) {
 			s.lost = err
@@ -75,7 +84,6 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		return result{}, err
 	}
 	l := sb.Launcher()
-	attempts, data := op.Attempts()
 	r := result{attempts: attempts}
 	continued := false
 	if attempts > 0 {
@@ -104,6 +112,9 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		if tries == maxTries {
 			return r, failure.New(failure.NotReady, "the supervisor of %s was killed %d times in a row", op.Name(), tries).
 				WithHint("find out who ends processes here (out of memory?), then laufwerk resume %s", m.Run)
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return r, cause // a new attempt would only be made to be ended
 		}
 		spec, err := w.spec(sb, continued)
 		if err != nil {
@@ -208,14 +219,14 @@ func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.
 		return false, false, cause
 	}
 	if err == nil && exit.Interrupted && !exit.TimedOut {
-		f := l.Fence(ctx, dir)
+		f := l.Fence(context.WithoutCancel(ctx), dir)
 		if !f.Sure {
 			return false, false, m.unsure(s, f)
 		}
 		return false, true, op.Cut("interrupted; fenced by " + f.How)
 	}
 	if failure.Is(err, failure.OutcomeUnknown) { // the supervisor is gone without an exit record
-		f := l.Fence(ctx, dir)
+		f := l.Fence(context.WithoutCancel(ctx), dir)
 		if !f.Sure {
 			return false, false, m.unsure(s, f)
 		}

@@ -40,12 +40,11 @@ type Turned struct {
 
 // Ask runs one turn. The value is a string, or with a schema the JSON value that fits it.
 func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) (any, Turned, error) {
-	s, err := m.usable(key)
+	s, leave, err := m.usable(ctx, key)
 	if err != nil {
 		return nil, Turned{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer leave()
 	var want *schema.Schema
 	if len(a.Output) > 0 {
 		if want, err = schema.Parse(a.Output); err != nil {
@@ -252,12 +251,11 @@ type ExecResult struct {
 
 // Exec runs `bash -c` in the workspace.
 func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation) (ExecResult, Turned, error) {
-	s, err := m.usable(key)
+	s, leave, err := m.usable(ctx, key)
 	if err != nil {
 		return ExecResult{}, Turned{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer leave()
 	r, err := m.supervised(ctx, s, op, work{
 		keep: true,
 		spec: func(sb providers.Sandbox, _ bool) (supervise.Spec, error) {

@@ -307,7 +307,7 @@ func (e *Engine) take(m protocol.Message) error {
 		if p.digest != op.digest {
 			return changed("%s has other arguments than before (%s)", op.ID, difference(p.call, op.Call.Args))
 		}
-		op.attempt, op.data, op.cuts, op.journaled = p.attempt, p.data, p.cuts, p.call != nil
+		op.attempt, op.data, op.cut, op.journaled = p.attempt, p.data, p.cut, p.call != nil
 		op.done = p.done
 	}
 	e.asked[op.ID], e.byChild[m.ID] = op, op
@@ -379,7 +379,7 @@ func (e *Engine) launch(op *Op) {
 		}
 		e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: "begins"})
 		value, meta, err := h.Do(ctx, op)
-		e.post(event{op: op, ended: true, value: value, meta: meta, err: err})
+		e.post(event{op: op, ended: true, value: value, meta: meta, err: session.Ended(ctx, err)})
 	}()
 }
 

@@ -23,7 +23,7 @@ type past struct {
 	digest   string
 	attempt  int             // of the last started record, 0 if it never started
 	data     json.RawMessage // of that record
-	cuts     int
+	cut      int             // the last attempt that was cut
 	done     *Completion
 	optional bool // completed after an operation that was taken back: delivered if it is asked for again
 }
@@ -53,7 +53,7 @@ func readHistory(j *journal.Journal, records []journal.Record) (*history, error)
 			case journal.Started:
 				p.attempt, p.data = r.Attempt, r.Data
 			case journal.Cut:
-				p.cuts++
+				p.cut = r.Attempt
 			case journal.Completed:
 				v, err := j.Load(r.Value)
 				if err != nil {

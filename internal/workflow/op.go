@@ -28,8 +28,8 @@ type Op struct {
 
 	attempt   int             // attempts that were started so far, by any worker
 	data      json.RawMessage // what the last attempt left for us: see Start
-	cuts      int
-	child     string // the id that the child calls it by
+	cut       int             // the last attempt that was recorded as cut
+	child     string          // the id that the child calls it by
 	digest    string
 	journaled bool // the call is in the journal already
 	done      *Completion
@@ -87,9 +87,13 @@ func (o *Op) Advance(data any) error {
 	return o.append(journal.Record{Type: journal.Started, Op: o.ID, Attempt: o.attempt, Data: b})
 }
 
-// Cut records that what the last attempt ran was ended before it finished.
+// Cut records that what the last attempt ran was ended before it finished. A worker that comes back to an attempt that was
+// cut already records nothing.
 func (o *Op) Cut(reason string) error {
-	o.cuts++
+	if o.cut == o.attempt {
+		return nil
+	}
+	o.cut = o.attempt
 	return o.append(journal.Record{Type: journal.Cut, Op: o.ID, Attempt: o.attempt, Reason: reason})
 }
 
