@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/fsnotify/fsnotify"
@@ -119,6 +120,26 @@ func changedOption(was, is json.RawMessage) string {
 // Work executes a run until it ends, waits for a person or is stopped: cancel ctx with session.ErrInterrupted or
 // session.ErrDetached as the cause. The lease is released at the end.
 func (s *Service) Work(ctx context.Context, st Started, h Hooks) (Result, error) {
+	res, err := s.work(ctx, st, h)
+	res.Err = named(res.Err, st.Run.ID)
+	return res, named(err, st.Run.ID)
+}
+
+// placeholder is what packages that do not know their run write into hints.
+var placeholder = regexp.MustCompile(`\bRUN\b`)
+
+// named puts the run into the hint of a failure.
+func named(err error, run string) error {
+	f := failure.As(err)
+	if f == nil || !placeholder.MatchString(f.Hint) {
+		return err
+	}
+	out := *f
+	out.Hint, out.Message, out.Err = placeholder.ReplaceAllString(f.Hint, run), err.Error(), nil
+	return &out
+}
+
+func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error) {
 	defer st.Lease.Release()
 	r := st.Run
 	if r.State != Running || r.Reason != "" || len(r.Waiting) > 0 {

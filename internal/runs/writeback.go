@@ -53,10 +53,10 @@ func (s *Service) Differences(ctx context.Context, r Run) ([]Difference, error) 
 				err = show(f)
 			}
 			if err != nil {
-				return nil, err
+				return nil, named(err, r.ID)
 			}
 		} else if err := workspace.Peek(ctx, s.Home.WorkspaceDir(c.ID), s.Now, show); err != nil {
-			return nil, err
+			return nil, named(err, r.ID)
 		}
 		out = append(out, d)
 	}
@@ -102,6 +102,11 @@ func (s *Service) EndWriteBack(ctx context.Context, id string, abort bool) (Ende
 	if err != nil {
 		return Ended{}, err
 	}
+	e, err := s.endWriteBack(ctx, r, abort)
+	return e, named(err, r.ID)
+}
+
+func (s *Service) endWriteBack(ctx context.Context, r Run, abort bool) (Ended, error) {
 	l, err := s.Lease(ctx, r.ID)
 	if err != nil {
 		return Ended{}, err

@@ -165,7 +165,7 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 func notReady(def providers.Definition, missing []failure.Condition) error {
 	e := failure.New(failure.NotReady, "the target %q is not ready: %s", def.ID, missing[0].Message)
 	e.Conditions = missing
-	return e.WithHint("mend that, then `laufwerk resume RUN`")
+	return e.WithHint("laufwerk resume RUN")
 }
 
 func (m *Manager) target(t Target) (providers.Definition, providers.Provider, error) {

@@ -12,7 +12,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -251,8 +250,8 @@ func (e *Engine) replay(ctx context.Context) error {
 }
 
 func changed(format string, args ...any) error {
-	e := failure.New(failure.WorkflowChanged, "the workflow changed: "+format+"; nothing was executed", args...)
-	return e.WithHint("a workflow must ask for the same operations whenever it is given the same answers; cancel the run with `laufwerk runs cancel RUN` and start it anew")
+	e := failure.New(failure.WorkflowChanged, "the workflow changed: "+format+"; nothing was executed. A workflow must ask for the same operations whenever it is given the same answers", args...)
+	return e.WithHint("laufwerk runs cancel RUN")
 }
 
 // step sends one message to the child and takes what it says until it is quiet again.
@@ -489,11 +488,16 @@ func WireError(err error) *protocol.Error {
 			}
 			out.Fields[k] = v
 		}
-		if len(f.Paths) > 0 {
+		if len(f.Paths) > 0 || len(f.Conditions) > 0 {
 			if out.Fields == nil {
 				out.Fields = map[string]any{}
 			}
+		}
+		if len(f.Paths) > 0 {
 			out.Fields["paths"] = f.Paths
+		}
+		if len(f.Conditions) > 0 {
+			out.Fields["conditions"] = f.Conditions
 		}
 	}
 	return out
@@ -514,24 +518,23 @@ func Failure(w *protocol.Error) error {
 	}
 	f.Hint = w.Hint
 	for k, v := range w.Fields {
-		if k == "paths" {
-			if list, ok := v.([]any); ok {
-				for _, p := range list {
-					f.Paths = append(f.Paths, fmt.Sprint(p))
-				}
-				continue
-			}
-			if list, ok := v.([]string); ok {
-				f.Paths = list
-				continue
-			}
+		switch {
+		case k == "paths" && again(v, &f.Paths):
+		case k == "conditions" && again(v, &f.Conditions):
+		default:
+			_ = f.WithField(k, v)
 		}
-		_ = f.WithField(k, v)
 	}
 	for _, frame := range w.Frames {
 		f.Message += "\n    at " + frame
 	}
 	return f
+}
+
+// again reads a field that went through JSON, or that is on its way there.
+func again(v, into any) bool {
+	b, err := json.Marshal(v)
+	return err == nil && json.Unmarshal(b, into) == nil
 }
 
 func (e *Engine) allWaiting() []Waiting {

@@ -82,7 +82,7 @@ func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
 	if missing := p.Ready(ctx, def, providers.Need{Workspace: true}); len(missing) > 0 {
 		e := failure.New(failure.NotReady, "the target %q is not ready: %s", def.ID, missing[0].Message)
 		e.Conditions = missing
-		return nil, nil, e.WithHint("mend that, then laufwerk resume %s", w.c.Run)
+		return nil, nil, e.WithHint("laufwerk resume %s", w.c.Run)
 	}
 	o := &opened{
 		ID: claims.ID(w.c.Run, op.ID), Mode: a.Mode, Source: w.path(a.Source),
@@ -363,7 +363,7 @@ func (w *workspaces) content(ctx context.Context, o *opened) (workspace.Freeze, 
 		return now, false, nil
 	case b.digest != now.Digest:
 		return now, false, failure.New(failure.ChangedSinceApproval, "the workspace changed since the question: it was %s and is %s", short(b.digest), short(now.Digest)).
-			WithHint("ask again; laufwerk diff %s shows what was asked about", w.c.Run)
+			WithHint("laufwerk diff %s", w.c.Run)
 	}
 	approved, err := workspace.LoadFreeze(FreezeDir(w.c.RunDir, b.digest))
 	return approved, b.approved, err

@@ -10,8 +10,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// Apply carries the plan out. Failures: WriteBackConflict where the source was changed since Check and WriteBackRefused
-// where it cannot be written, both with the source as it was; HalfApplied where that could not be had.
+// Apply carries the plan out. Failures: WriteBackConflict where the source was changed since Check and NotReady where it
+// cannot be written, both with the source as it was; HalfApplied where that could not be had. RUN stands for the run in hints.
 func (p *Plan) Apply(ctx context.Context) error {
 	if len(p.doc.Steps) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (p *Plan) resume(ctx context.Context) error {
 func needPending(dir string) (*Plan, error) {
 	p, err := Pending(dir)
 	if err == nil && p == nil {
-		err = failure.New(failure.NotFound, "no write-back is half applied here").WithHint("laufwerk runs list shows which are")
+		err = failure.New(failure.NotFound, "no write-back is half applied here").WithHint("laufwerk runs list --all")
 	}
 	return p, err
 }
@@ -380,7 +380,7 @@ func (e *engine) whyAborted() error {
 		return f
 	}
 	if e.doc.Cause != "" {
-		return failure.New(e.doc.CauseKind, "%s", e.doc.Cause).WithHint("see to the cause, then resume the run")
+		return failure.New(e.doc.CauseKind, "%s", e.doc.Cause).WithHint("laufwerk resume RUN")
 	}
 	return failure.New(failure.NotApproved, "the write-back was aborted")
 }

@@ -507,7 +507,7 @@ func TestDirectoryThatMayNotBeWritten(t *testing.T) {
 		}
 		want := base.with(tree{"d": dir().as(0o555), "d/x": file("1")})
 		err := w.run()
-		if !failure.Is(err, failure.WriteBackRefused) || !strings.Contains(err.Error(), "permission denied") {
+		if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("%s: got %v", name, err)
 		}
 		w.holds(want)

@@ -93,9 +93,9 @@ func (c *checker) load() error {
 	if len(c.changes) <= maxFiles && bytes <= maxBytes {
 		return nil
 	}
-	e := failure.New(failure.WriteBackRefused, "the write-back is refused: %d changed paths with %d bytes of new content, where at most %d paths and %d bytes are permitted; nothing was changed",
+	e := failure.New(failure.WriteBackRefused, "the write-back is refused: %d changed paths with %d bytes of new content, where at most %d paths and %d bytes are permitted; nothing was changed. The settings are writeback.maxFiles and writeback.maxBytes",
 		len(c.changes), bytes, maxFiles, maxBytes).
-		WithHint("raise the settings writeback.maxFiles or writeback.maxBytes, or have the workspace cleaned up")
+		WithHint("laufwerk diff RUN")
 	for _, ch := range c.changes {
 		e.Paths = append(e.Paths, ch.path)
 	}

@@ -189,18 +189,13 @@ func (e *engine) sync() error {
 	return nil
 }
 
-// broken turns an error of the file system into a failure that says what became of the source.
+// broken turns an error of the file system into a failure that says what became of the source. It is the machine that is not
+// ready: the run waits for it, with what was approved.
 func broken(err error, path, outcome string) error {
 	if e := failure.As(err); e != nil {
 		return err
 	}
-	kind := failure.Failed
-	hint := "see the cause, then resume the run"
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, safefs.ErrMount) || errors.Is(err, safefs.ErrNotSupported) {
-		kind = failure.WriteBackRefused
-		hint = "let this user write the directory, then resume the run"
-	}
-	e := failure.New(kind, "cannot write %q to the source: %v; %s", path, err, outcome).WithHint("%s", hint).WithPaths(path)
+	e := failure.New(failure.NotReady, "cannot write %q to the source: %v; %s", path, err, outcome).WithHint("laufwerk resume RUN").WithPaths(path)
 	e.Conditions = []failure.Condition{{ID: path, Message: fmt.Sprint(cause(err))}}
 	return e
 }

@@ -44,11 +44,12 @@ func (f findings) failure(outcome string) *failure.Error {
 	paths := f.paths()
 	var e *failure.Error
 	if refused {
-		e = failure.New(failure.WriteBackRefused, "the write-back is refused because of %s; %s", countPaths(len(paths)), outcome).
-			WithHint("have these paths undone in the workspace; those below laufwerk/ can be named in writeBack({ allow })")
+		e = failure.New(failure.WriteBackRefused, "the write-back is refused because of %s; %s. What is there has to be undone in the workspace", countPaths(len(paths)), outcome).
+			WithHint("laufwerk diff RUN")
 	} else {
-		e = failure.New(failure.WriteBackConflict, "the source and the workspace both changed %s; %s", countPaths(len(paths)), outcome).
-			WithHint("bring these paths of the source back to what they were when the workspace was opened, or to what the workspace holds, then resume the run")
+		e = failure.New(failure.WriteBackConflict,
+			"the source and the workspace both changed %s; %s. Bring the source back to what it was when the workspace was opened, or to what the workspace holds, and resume",
+			countPaths(len(paths)), outcome).WithHint("laufwerk diff RUN\nlaufwerk resume RUN")
 	}
 	e.Paths = paths
 	for _, x := range f {

@@ -209,7 +209,7 @@ func (p *Plan) start() error {
 // halfApplied is the failure of a write-back that a person has to end.
 func halfApplied(p *Plan, why findings) *failure.Error {
 	e := failure.New(failure.HalfApplied, "a write-back to %s is %s and not finished", p.doc.Source, p.doc.State).
-		WithHint("laufwerk writeback continue RUN, or laufwerk writeback abort RUN")
+		WithHint("laufwerk writeback continue RUN\nlaufwerk writeback abort RUN")
 	if len(why) > 0 {
 		f := why.failure("")
 		e.Paths, e.Conditions = f.Paths, f.Conditions

@@ -94,8 +94,8 @@ func (e *engine) probe() error {
 	if !e.doc.NoExchange {
 		err := e.exchangeProbe(a, b)
 		if errors.Is(err, safefs.ErrNotSupported) {
-			return failure.New(failure.WriteBackRefused, "the source's file system cannot exchange two files in one step, so that a write-back could lose an edit made at the same moment; %s", untouched).
-				WithHint("stop editing %s and repeat with --no-exchange", e.doc.Source).WithPaths(e.doc.Source)
+			return failure.New(failure.NotReady, "the file system of %s cannot exchange two files in one step, so that a write-back could lose an edit made at the same moment; %s. Stop editing there, and say --no-exchange",
+				e.doc.Source, untouched).WithHint("laufwerk resume RUN --no-exchange").WithPaths(e.doc.Source)
 		}
 		if err != nil {
 			return broken(err, a, untouched)
@@ -270,8 +270,8 @@ func (e *engine) rescue(i int, slot string) error {
 	if got.isDir() {
 		empty, err := isEmpty(e.root, slot)
 		if err == nil && !empty {
-			err = failure.New(failure.HalfApplied, "somebody wrote files into %q, which is now %q", string(s.Path), slot).
-				WithPaths(slot).WithHint("move these files to where they belong, then laufwerk writeback continue RUN")
+			err = failure.New(failure.HalfApplied, "somebody wrote files into %q, which is now %q: move them to where they belong", string(s.Path), slot).
+				WithPaths(slot).WithHint("laufwerk writeback continue RUN")
 		}
 		return err
 	}
@@ -328,8 +328,8 @@ func keep(path string, r io.Reader) (string, error) {
 func (e *engine) removeTree(ctx context.Context, name string) error {
 	refused, err := e.root.RemoveAll(context.WithoutCancel(ctx), name)
 	if err == nil && len(refused) > 0 {
-		err = failure.New(failure.HalfApplied, "the staging directory cannot be removed: %q: %s", refused[0].Path, refused[0].Why).
-			WithPaths(refused[0].Path).WithHint("remove what is in the way, then laufwerk writeback continue RUN")
+		err = failure.New(failure.HalfApplied, "the staging directory cannot be removed: %q: %s; remove what is in the way", refused[0].Path, refused[0].Why).
+			WithPaths(refused[0].Path).WithHint("laufwerk writeback continue RUN")
 	}
 	return err
 }

@@ -93,7 +93,8 @@ func answer(ctx context.Context, o *Options) error {
 		return o.Deps.UI.Document(worker.Document{Run: r.ID, Workflow: r.Workflow, State: runs.Running})
 	}
 	if err != nil {
-		return err
+		return cli.Fail(failure.Wrap(err, failure.Failed, "the answer is recorded, and the run does not go on"),
+			worker.Document{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
 	return worker.Work(ctx, o.Deps, s, st, worker.Options{})
 }

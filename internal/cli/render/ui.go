@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -111,7 +112,7 @@ func (u *UI) Failure(err error) {
 	message := err.Error()
 	u.Talkf("%s %s\n", u.Err.Bad("error:"), message)
 	for _, p := range f.Paths {
-		if !strings.Contains(message, p) {
+		if !strings.Contains(message, p) && !slices.ContainsFunc(f.Conditions, func(c failure.Condition) bool { return c.ID == p }) {
 			u.Talkf("  %s\n", Name(p))
 		}
 	}
