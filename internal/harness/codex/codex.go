@@ -138,7 +138,6 @@ func arguments(t harness.Turn, c config) []string {
 func rules(workdir string) []string {
 	args := []string{"--ignore-user-config", "--ignore-rules"}
 	for _, kv := range []string{
-		"projects={" + quote(workdir) + `={trust_level="untrusted"}}`,
 		`cli_auth_credentials_store="file"`,
 		`forced_login_method="chatgpt"`,
 		"shell_environment_policy.ignore_default_excludes=false",

@@ -21,7 +21,7 @@ func causes() []cause {
 	const later = "wait, then `laufwerk resume RUN`: the turn goes on where it was"
 	return []cause{
 		{`(?i)usage limit|quota exceeded|insufficient_quota|out of credits|spend cap`, "the subscription's limit is reached", later},
-		{`(?i)\b401\b|could not be refreshed|log ?out and (sign|log) in|sign in again|not logged in|authentication (is )?required|token.*(expired|revoked)|\b403 forbidden`, "the model server does not accept the login", "codex login, then `laufwerk resume RUN`"},
+		{`(?i)\b401\b|refresh.{0,20} token|could not be refreshed|log ?out and (sign|log) in|sign in again|not logged in|authentication (is )?required|token.*(expired|revoked)|\b403 forbidden`, "the model server does not accept the login", "codex login, then `laufwerk resume RUN`"},
 		{`(?i)\b429\b|too many requests|rate limit`, "the model server is asked too often", later},
 		{`(?i)high demand|at capacity|overloaded|\b50[0-9]\b|\b529\b|internal server error|bad gateway|unavailable`, "the model server fails", later},
 		{`(?i)idle timeout|stream (disconnected|closed)|error sending request|connection (refused|reset|failed)|waiting for network|timed? ?out|dns error|network error|request failed`, "the model server cannot be reached", "look at the network, then `laufwerk resume RUN`: the turn goes on where it was"},
