@@ -16,6 +16,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/diff"
 	"github.com/laufwerk/laufwerk/internal/cli/help"
 	"github.com/laufwerk/laufwerk/internal/cli/initproject"
+	"github.com/laufwerk/laufwerk/internal/cli/prepare"
 	"github.com/laufwerk/laufwerk/internal/cli/resume"
 	"github.com/laufwerk/laufwerk/internal/cli/run"
 	"github.com/laufwerk/laufwerk/internal/cli/runs"
@@ -64,6 +65,7 @@ func Commands(d *cli.Deps) []*cobra.Command {
 	return []*cobra.Command{
 		demo.New(d, open, loads(d), nil),
 		initproject.New(d, loads(d), nil),
+		prepare.New(d, loadsProject(d)),
 		run.New(d, open, nil),
 		resume.New(d, open, nil),
 		answer.New(d, open, nil),

@@ -8,6 +8,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/harness/codex"
 	"github.com/laufwerk/laufwerk/internal/harness/command"
+	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/local"
@@ -24,10 +25,7 @@ type parts struct {
 
 // newParts makes them; home is $LAUFWERK_HOME, "" where only rules are asked for.
 func newParts(env *system.Env, home string) parts {
-	prepared := func(program string) (string, error) {
-		r, err := harness.Prepared(home, program)
-		return r.Path, err
-	}
+	prepared := func(program string) (string, error) { return prepare.Program(home, program) }
 	return parts{
 		providers: map[string]providers.Provider{
 			local.Kind: local.New(system.Executable(), env.Vars, env.Now).WithPrograms(prepared),

@@ -41,6 +41,7 @@ func CgroupPath(string) (dir, why string)                    { return "", ErrUns
 func MakeCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
 func OpenCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
 func FindCgroups(string) []string                            { return nil }
+func Executing(string) []int                                 { return nil }
 func (*Cgroup) Dir() string                                  { return "" }
 func (*Cgroup) Populated() (bool, error)                     { return true, ErrUnsupported }
 func (*Cgroup) Kill() error                                  { return ErrUnsupported }

@@ -1,0 +1,129 @@
+package prepare
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+)
+
+// leastNode is the major version of Node.js that is needed.
+const leastNode = 22
+
+// toolTime bounds a program that only prints its version.
+const toolTime = 30 * time.Second
+
+// manager is a package manager that can install a recipe.
+type manager struct {
+	name string
+	path string
+	args []string
+}
+
+// managers are those that are known, by preference. Neither runs a script of a package, and both check the checksums of
+// their lockfile. With pnpm the files are copied: linked ones could be changed through its store.
+func managers() []manager {
+	return []manager{
+		{name: "npm", args: []string{
+			"ci", "--ignore-scripts", "--include=optional", "--omit=dev", "--install-strategy=hoisted", "--no-audit", "--no-fund",
+			"--no-progress", "--no-update-notifier", "--loglevel=error",
+		}},
+		{name: "pnpm", args: []string{
+			"install", "--frozen-lockfile", "--ignore-scripts", "--ignore-workspace", "--prod", "--reporter=append-only",
+			"--config.node-linker=hoisted", "--config.package-import-method=copy", "--config.manage-package-manager-versions=false",
+		}},
+	}
+}
+
+// findManager is the package manager on PATH, with a Node that is new enough.
+func findManager(ctx context.Context, vars map[string]string) (manager, error) {
+	get := func(format string, args ...any) error {
+		return failure.New(failure.NotReady, format, args...).
+			WithHint("nvm install %d && laufwerk prepare local\nlaufwerk prepare local --codex /path/to/your/own/codex", leastNode)
+	}
+	const how = "get it from https://nodejs.org/en/download or with a version manager such as nvm"
+	node, err := process.Find("node", vars["PATH"], "/")
+	if err != nil {
+		return manager{}, get("installing Codex needs Node.js %d or newer, and there is no node on PATH: %s", leastNode, how)
+	}
+	out, err := output(ctx, process.Tool{Name: node, Args: []string{"--version"}, Dir: "/", Env: passed(vars)}) // a shim of a version manager needs its variables
+	version := strings.TrimSpace(out)
+	m := regexp.MustCompile(`^v(\d+)\.`).FindStringSubmatch(version)
+	if err == nil && m == nil {
+		err = fmt.Errorf("`--version` printed %q", version[:min(len(version), 200)])
+	}
+	if err != nil {
+		return manager{}, get("installing Codex needs Node.js %d or newer, and %s does not tell its version: %v; %s", leastNode, node, err, how)
+	}
+	if major, _ := strconv.Atoi(m[1]); major < leastNode {
+		return manager{}, get("installing Codex needs Node.js %d or newer, and %s is %s: %s", leastNode, node, version, how)
+	}
+	for _, one := range managers() {
+		if one.path, err = process.Find(one.name, vars["PATH"], "/"); err == nil {
+			return one, nil
+		}
+	}
+	return manager{}, get("installing Codex needs npm or pnpm, and neither is on PATH: Node.js brings npm along")
+}
+
+// install fills tree with what the recipe there says. Every process of it carries mark.
+func (m manager) install(ctx context.Context, tree, mark string, vars map[string]string) error {
+	_, err := output(ctx, process.Tool{Name: m.path, Args: m.args, Dir: tree, Env: append(passed(vars), mark)})
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return failure.Wrap(context.Cause(ctx), failure.Cancelled, "install Codex; laufwerk prepare local takes it up")
+	}
+	return failure.New(failure.NotReady, "%s could not install Codex %s: %s", m.name, CodexVersion, strings.TrimSpace(err.Error())).
+		WithHint("laufwerk prepare local")
+}
+
+// passed is the user's environment, as a package manager expects it, without keys and without what is laufwerk's own.
+func passed(vars map[string]string) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if !slices.Contains(environment.APIKeys(), name) && !strings.HasPrefix(name, "LAUFWERK_") {
+			out = append(out, name+"="+vars[name])
+		}
+	}
+	return out
+}
+
+// output is what a tool prints, at most 64 KiB.
+func output(ctx context.Context, t process.Tool) (string, error) {
+	var b []byte
+	err := process.RunTool(ctx, t, func(r io.Reader) (err error) {
+		if b, err = io.ReadAll(io.LimitReader(r, 64<<10)); err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		return err
+	})
+	return string(b), err
+}
+
+var codexVersion = regexp.MustCompile(`^codex-cli (\d+\.\d+\.\d+\S*)\s*$`)
+
+// versionOf asks a binary of Codex. home is a directory that it may take for its user's.
+func versionOf(ctx context.Context, path, home string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, toolTime)
+	defer cancel()
+	out, err := output(ctx, process.Tool{Name: path, Args: []string{"--version"}, Dir: "/", Env: []string{"HOME=" + home, "CODEX_HOME=" + home}})
+	if err != nil {
+		return "", err
+	}
+	m := codexVersion.FindStringSubmatch(out)
+	if m == nil {
+		return "", failure.New(failure.NotReady, "`%s --version` printed %q, and not the version of Codex", path, strings.TrimSpace(out[:min(len(out), 200)]))
+	}
+	return m[1], nil
+}

@@ -1,0 +1,303 @@
+// Package prepare makes ready what local targets need: the agent programs. A program is installed once for a home, by the
+// package manager of the user, from a lockfile; what is there already is left as it is.
+//
+//	harness/codex/receipt.json   what is prepared: written last, so that what it names is whole
+//	harness/codex/<recipe>/      an installed tree, which got its name when it was whole
+//	harness/codex/.stage-*/      one that is being made, or was when its maker was killed
+package prepare
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+	"github.com/laufwerk/laufwerk/internal/system/projectfs"
+)
+
+// DefaultWait bounds how long one preparation waits for another: a slow network has to fetch some 170 MB.
+const DefaultWait = 20 * time.Minute
+
+// room is what installing needs on the disk, in bytes: the tree, and its archive on the way.
+const room = 800 << 20
+
+const stagePrefix = ".stage"
+
+// Options of a preparation.
+type Options struct {
+	Home    *store.Home // made
+	Vars    map[string]string
+	Now     func() time.Time
+	Command string // how this process was called, for the lock
+	Wait    time.Duration
+	Own     string // an own binary of Codex, absolute; "" installs the pinned one
+	// Say tells what takes its time.
+	Say func(format string, args ...any)
+}
+
+// Result is what is prepared now.
+type Result struct {
+	Program string `json:"program"`
+	Version string `json:"version"`
+	Path    string `json:"path"`
+	Receipt string `json:"manifestPath"`
+	Recipe  string `json:"recipe"`
+	Reused  bool   `json:"reused"` // nothing was done, nothing was written
+	Pinned  string `json:"pinnedVersion"`
+}
+
+// Local prepares Codex for local targets. Failures: NotReady (Node, the network, the disk: what to do is said), LockHeld
+// with the holder, InputInvalid for an own binary that is none.
+func Local(ctx context.Context, o Options) (Result, error) {
+	if o.Own != "" {
+		return o.bring(ctx)
+	}
+	if r, err := Receipt(o.Home.Dir(), Codex); err == nil && r.Recipe != own {
+		return o.result(r, true), nil
+	}
+	l, err := o.lock(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer l.Release()
+	if r, err := Receipt(o.Home.Dir(), Codex); err == nil && r.Recipe != own {
+		return o.result(r, true), nil // somebody else was quicker
+	}
+	if err := o.sweep(); err != nil {
+		return Result{}, err
+	}
+	tree := o.tree()
+	path, err := binary(tree)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := o.whole(ctx, path); err != nil {
+		if err := o.install(ctx, tree); err != nil {
+			return Result{}, err
+		}
+	}
+	r, err := o.record(path, CodexVersion, Recipe())
+	if err != nil {
+		return Result{}, err
+	}
+	o.dropOthers(tree)
+	return o.result(r, false), nil
+}
+
+// bring records an own binary.
+func (o Options) bring(ctx context.Context) (Result, error) {
+	wrong := func(err error, format string, args ...any) error {
+		e := failure.New(failure.InputInvalid, format, args...).WithPaths(o.Own).WithHint("laufwerk prepare local")
+		e.Err = err
+		return e
+	}
+	info, err := files.Stat(o.Own)
+	switch {
+	case err != nil:
+		return Result{}, wrong(err, "--codex cannot be used")
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return Result{}, wrong(nil, "--codex %s is no program that can be started", o.Own)
+	}
+	if why := projectfs.Untrusted(o.Own); why != "" {
+		return Result{}, wrong(nil, "--codex %s is refused, since it would run as you: %s", o.Own, why)
+	}
+	tmp, err := files.TempDir("laufwerk-version-")
+	if err != nil {
+		return Result{}, failure.Wrap(err, failure.Failed, "make a temporary directory")
+	}
+	defer func() { _ = files.RemoveAll(tmp) }()
+	version, err := versionOf(ctx, o.Own, tmp)
+	if err != nil {
+		return Result{}, wrong(err, "--codex %s does not tell its version", o.Own)
+	}
+	same := func() (harness.Receipt, bool) {
+		r, err := Receipt(o.Home.Dir(), Codex)
+		return r, err == nil && r.Recipe == own && r.Path == o.Own && r.Version == version
+	}
+	if r, ok := same(); ok {
+		return o.result(r, true), nil
+	}
+	l, err := o.lock(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer l.Release()
+	if r, ok := same(); ok {
+		return o.result(r, true), nil
+	}
+	if err := o.sweep(); err != nil {
+		return Result{}, err
+	}
+	r, err := o.record(o.Own, version, own)
+	return o.result(r, false), err
+}
+
+func (o Options) result(r harness.Receipt, reused bool) Result {
+	return Result{
+		Program: Codex, Version: r.Version, Path: r.Path, Recipe: r.Recipe, Reused: reused, Pinned: CodexVersion,
+		Receipt: harness.ReceiptPath(o.Home.Dir(), Codex),
+	}
+}
+
+func (o Options) folder() string { return harness.Folder(o.Home.Dir(), Codex) }
+
+func (o Options) tree() string {
+	return filepath.Join(o.folder(), strings.TrimPrefix(Recipe(), "sha256:")[:16])
+}
+
+func (o Options) lock(ctx context.Context) (*lock.Lock, error) {
+	path := o.Home.LockFile("prepare-" + Codex)
+	l, err := lock.Acquire(ctx, path, lock.Exclusive, 0, o.Command)
+	if failure.Is(err, failure.LockHeld) {
+		h, _, _ := lock.Query(path)
+		o.Say("waiting for %s\n", h)
+		l, err = lock.Acquire(ctx, path, lock.Exclusive, o.Wait, o.Command)
+	}
+	if e := failure.As(err); e != nil {
+		e.Hint = "laufwerk prepare local"
+	}
+	return l, err
+}
+
+// mark is what every process that installs for this home carries.
+func (o Options) mark() string { return "prepare:" + o.Home.Dir() }
+
+// sweep ends and removes what a killed preparation left. The lock is held, so nothing of it belongs to a living one.
+func (o Options) sweep() error {
+	left, err := process.Marked(supervise.MarkVariable, func(v string) bool { return v == o.mark() })
+	if err == nil {
+		for _, id := range left {
+			_ = process.Signal(id, syscall.SIGKILL)
+		}
+	}
+	if err := files.MkdirAll(o.folder()); err != nil {
+		return failure.Wrap(err, failure.HomeInvalid, "make %s", o.folder())
+	}
+	names, err := files.Names(o.folder())
+	if err != nil {
+		return failure.Wrap(err, failure.HomeInvalid, "read %s", o.folder())
+	}
+	for _, n := range names {
+		if strings.HasPrefix(n, stagePrefix) {
+			// What cannot go now, because an installer that was just killed still wrote, goes the next time.
+			_ = files.RemoveAll(filepath.Join(o.folder(), n))
+		}
+	}
+	return nil
+}
+
+// whole says whether an installed tree, of which a killed preparation has written no receipt, holds what it should.
+func (o Options) whole(ctx context.Context, path string) error {
+	info, err := files.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return errors.New("it is no program")
+	}
+	tmp, err := files.Stage(o.folder(), stagePrefix)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = files.RemoveAll(tmp) }()
+	version, err := versionOf(ctx, path, tmp)
+	if err == nil && version != CodexVersion {
+		err = failure.New(failure.NotReady, "it is Codex %s, and not %s", version, CodexVersion)
+	}
+	return err
+}
+
+func (o Options) install(ctx context.Context, tree string) (err error) {
+	m, err := findManager(ctx, o.Vars)
+	if err != nil {
+		return err
+	}
+	if free, err := files.Space(o.folder()); err == nil && free.Bytes < room {
+		return failure.New(failure.NotReady, "installing Codex needs %d MiB in %s, and %d MiB are free", room>>20, o.Home.Dir(), free.Bytes>>20).
+			WithHint("df -h %s", failure.Quote(o.Home.Dir()))
+	}
+	o.Say("installing Codex %s with %s\n", CodexVersion, m.path)
+	crash.Point("prepare/before-stage")
+	stage, err := files.Stage(o.folder(), stagePrefix)
+	if err != nil {
+		return failure.Wrap(err, failure.HomeInvalid, "make a directory in %s", o.folder())
+	}
+	defer func() { _ = files.RemoveAll(stage) }() // nothing is there any more once it was published
+	for _, name := range manifests() {
+		b, err := recipes.ReadFile("recipe/codex/" + name)
+		if err == nil {
+			err = files.Create(filepath.Join(stage, name), b)
+		}
+		if err != nil {
+			return failure.Wrap(err, failure.Failed, "write the recipe")
+		}
+	}
+	crash.Point("prepare/before-install")
+	if err := m.install(ctx, stage, supervise.MarkVariable+"="+o.mark(), o.Vars); err != nil {
+		return err
+	}
+	crash.Point("prepare/after-install")
+	path, err := binary(stage)
+	if err != nil {
+		return err
+	}
+	if err := o.whole(ctx, path); err != nil {
+		return failure.New(failure.NotReady, "%s installed Codex, but %s cannot be used: %v", m.name, strings.TrimPrefix(path, stage+"/"), err).
+			WithHint("laufwerk prepare local\nlaufwerk prepare local --codex /path/to/your/own/codex")
+	}
+	if err := files.SyncAll(stage); err != nil {
+		return failure.Wrap(err, failure.Failed, "make the installed files durable")
+	}
+	if files.Exists(tree) { // it is not whole: a program that starts from it fails either way
+		if err := files.Rename(tree, filepath.Join(stage, "replaced")); err != nil {
+			return failure.Wrap(err, failure.Failed, "move the damaged %s away", tree)
+		}
+	}
+	crash.Point("prepare/before-publish")
+	if err := files.Rename(stage, tree); err != nil {
+		return failure.Wrap(err, failure.Failed, "put %s in its place", tree)
+	}
+	crash.Point("prepare/after-publish")
+	return files.RemoveAll(filepath.Join(tree, "replaced"))
+}
+
+func (o Options) record(path, version, recipe string) (harness.Receipt, error) {
+	r := harness.Receipt{Format: harness.ReceiptFormat, Program: Codex, Version: version, Path: path, Recipe: recipe, At: o.Now().UTC()}
+	crash.Point("prepare/before-receipt")
+	if err := files.WriteJSON(harness.ReceiptPath(o.Home.Dir(), Codex), r); err != nil {
+		return r, failure.Wrap(err, failure.HomeInvalid, "write the receipt")
+	}
+	crash.Point("prepare/after-receipt")
+	return r, nil
+}
+
+// dropOthers removes the trees of other recipes from which nothing runs.
+func (o Options) dropOthers(tree string) {
+	names, err := files.Names(o.folder())
+	if err != nil {
+		return
+	}
+	for _, n := range names {
+		dir := filepath.Join(o.folder(), n)
+		info, err := files.Lstat(dir)
+		if err != nil || !info.IsDir() || dir == tree || len(process.Executing(dir)) > 0 {
+			continue
+		}
+		crash.Point("prepare/before-drop")
+		// Under a name that no receipt has: what a kill leaves of it is swept.
+		aside := filepath.Join(o.folder(), stagePrefix+"-"+n)
+		if files.Rename(dir, aside) == nil {
+			_ = files.RemoveAll(aside)
+		}
+	}
+}

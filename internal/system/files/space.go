@@ -1,0 +1,24 @@
+package files
+
+import (
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// Room is what a file system has left for this user.
+type Room struct {
+	Bytes  uint64
+	Inodes uint64 // 0 with AllInodes 0 where the file system makes them as it needs them
+	// AllInodes is how many there are in all.
+	AllInodes uint64
+}
+
+// Space is the room on the file system of path.
+func Space(path string) (Room, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return Room{}, &fs.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	return Room{Bytes: uint64(st.Bavail) * uint64(st.Bsize), Inodes: uint64(st.Ffree), AllInodes: uint64(st.Files)}, nil
+}

@@ -1,0 +1,17 @@
+package files
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// SyncAll makes everything durable that was written to the file system of dir: for trees that other programs wrote.
+func SyncAll(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
+}
