@@ -22,6 +22,7 @@ type world struct {
 	project string
 	home    string
 	counts  string
+	env     []string // of every command
 }
 
 const jobWorkflow = `
@@ -110,7 +111,7 @@ func (w *world) command(env []string, args ...string) *exec.Cmd {
 	cmd := exec.Command(self)
 	cmd.Args = append([]string{"laufwerk"}, args...)
 	cmd.Dir = w.project
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "LAUFWERK_HOME=" + w.home, "WORK=" + w.dir}, env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "LAUFWERK_HOME=" + w.home, "WORK=" + w.dir}, append(w.env[:len(w.env):len(w.env)], env...)...)
 	return cmd
 }
 

@@ -140,6 +140,7 @@ func rules(workdir string) []string {
 	for _, kv := range []string{
 		`cli_auth_credentials_store="file"`,
 		`forced_login_method="chatgpt"`,
+		"allow_login_shell=false", // profiles hold secrets, and Debian's changes PATH
 		"shell_environment_policy.ignore_default_excludes=false",
 		`shell_environment_policy.exclude=["CODEX_HOME","CODEX_REFRESH_TOKEN_URL_OVERRIDE","CODEX_CA_CERTIFICATE"]`,
 		"analytics.enabled=false",
@@ -149,15 +150,18 @@ func rules(workdir string) []string {
 	} {
 		args = append(args, "-c", kv)
 	}
-	for _, f := range disabled() {
-		args = append(args, "--disable", f)
+	for _, f := range disabled() { // --disable would refuse a name that another version does not know
+		args = append(args, "-c", "features."+f+"=false")
 	}
 	return args
 }
 
 // disabled are features that run or fetch what nobody asked for, or retry for ever.
 func disabled() []string {
-	return []string{"unbounded_connection_retries", "plugins", "remote_plugin", "apps", "hooks"}
+	return []string{
+		"unbounded_connection_retries", "plugins", "remote_plugin", "apps", "hooks", "daemon_auto_start", "shell_snapshot",
+		"skill_mcp_dependency_install", "tool_suggest", "browser_use", "browser_use_external", "computer_use",
+	}
 }
 
 func keys(m map[string]json.RawMessage) func(func(string) bool) {

@@ -140,6 +140,8 @@ func TestTurnsOfTheRealCodex(t *testing.T) {
 		testkit.Patch("*** Begin Patch\n*** Add File: new.txt\n+hello\n*** Delete File: hello.txt\n*** End Patch\n"),
 		testkit.Say("first"), testkit.Say(`{"answer":42}`))
 	s.write(filepath.Join(s.work, "hello.txt"), "hello\n")
+	s.write(filepath.Join(strings.TrimPrefix(s.env[1], "HOME="), ".profile"), "export FROM_PROFILE=canary\n")
+	s.write(filepath.Join(strings.TrimPrefix(s.env[1], "HOME="), ".bashrc"), "export FROM_RC=canary\n")
 	schema := json.RawMessage(`{"type":"object","properties":{"answer":{"type":"number"}},"required":["answer"],"additionalProperties":false}`)
 
 	first, events, err := s.turn(harness.Turn{Prompt: "do it", Instructions: "be \"terse\"\n\tand kind\u007f", Options: s.options(map[string]any{"reasoningEffort": "high"})})
