@@ -88,7 +88,7 @@ func operations(records []journal.Record) []Operation {
 		}
 		o := &out[i]
 		if r.Call != nil {
-			o.Depth = strings.Count(r.Call.Branch, ".")
+			o.Depth = strings.Count(r.Call.Branch, ".") / 2 // `0.1.2`: the third branch of the second `all` of `0`
 		}
 		switch r.Type {
 		case journal.Started:

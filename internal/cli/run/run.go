@@ -57,7 +57,7 @@ func run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	s, err := o.Open(ctx, true)
+	s, err := o.Open(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -71,6 +71,9 @@ func run(ctx context.Context, o *Options) error {
 	}
 	w, err := p.Workflow(ctx, o.Workflow)
 	if err != nil {
+		return err
+	}
+	if s, err = o.Open(ctx, true); err != nil { // only now: a mistake so far leaves nothing behind
 		return err
 	}
 	st, err := s.Start(ctx, runs.Request{Project: p, Workflow: w, Input: input})
