@@ -134,6 +134,11 @@ func show(ctx context.Context, o *ShowOptions) error {
 		return err
 	}
 	print(o.Deps.UI, c)
+	if r, err := s.Get(ctx, c.Run); c.Outstanding() && err == nil && !r.Terminal() {
+		o.Deps.UI.Next("laufwerk runs show " + r.ID)
+	} else if c.Outstanding() {
+		o.Deps.UI.Next(c.CleanupHint())
+	}
 	return o.Deps.UI.Document(c)
 }
 
@@ -149,9 +154,6 @@ func print(ui *render.UI, c claims.Claim) {
 	}
 	for _, e := range c.Evidence {
 		ui.Printf("%s %s\n", e.At.Local().Format(time.DateTime), e.What)
-	}
-	if c.Outstanding() {
-		ui.Next(c.CleanupHint())
 	}
 }
 
