@@ -29,7 +29,8 @@ var (
 
 // Operation is an operation's place in the journal.
 type Operation interface {
-	// Attempts is how often it was started, and what the last start left for whoever comes after.
+	// Attempts is how often it was started, and what the last start left for whoever comes after; nil where nothing of it is
+	// to be joined.
 	Attempts() (n int, data json.RawMessage)
 	// Start makes the intent of one more attempt durable.
 	Start(data any) error

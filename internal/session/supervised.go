@@ -69,11 +69,12 @@ type place struct {
 func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work) (_ result, err error) {
 	defer func() { err = Ended(ctx, err) }()
 	attempts, data := op.Attempts()
+	begun := len(data) > 0
 	entering := ctx
-	if attempts > 0 {
+	if begun {
 		entering = context.WithoutCancel(ctx) // what was begun is found, also where it is only to be ended
 	}
-	if cause := context.Cause(ctx); cause != nil && (attempts == 0 || !errors.Is(cause, ErrCancelled)) {
+	if cause := context.Cause(ctx); cause != nil && (!begun || !errors.Is(cause, ErrCancelled)) {
 		return result{}, cause
 	}
 	sb, err := m.enter(entering, s)
@@ -86,7 +87,7 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 	l := sb.Launcher()
 	r := result{attempts: attempts}
 	continued := false
-	if attempts > 0 {
+	if begun {
 		var at place
 		if err := json.Unmarshal(data, &at); err != nil {
 			return r, failure.New(failure.JournalInvalid, "the journal does not say where attempt %d ran: %v", attempts, err)

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 )
 
@@ -10,12 +11,19 @@ func clockNow(_ context.Context, op *Op) (any, any, error) {
 	return op.engine.now().UnixMilli(), nil, nil
 }
 
+// lookAgain bounds how long a sleep goes by its timer alone: after the machine was suspended, or its clock was set, the clock
+// decides.
+const lookAgain = 30 * time.Second
+
+// maxSleep bounds a sleep, in ms: about a thousand years.
+const maxSleep = 1 << 45
+
 // clockSleep is durable: what is journaled is when to wake up, so a sleep goes on while nobody works on the run.
 func clockSleep(ctx context.Context, op *Op) (any, any, error) {
 	var wake struct {
 		At int64 `json:"wake"` // ms since 1970
 	}
-	if n, data := op.Attempts(); n > 0 {
+	if _, data := op.Attempts(); len(data) > 0 {
 		if err := json.Unmarshal(data, &wake); err != nil {
 			return nil, nil, err
 		}
@@ -26,17 +34,22 @@ func clockSleep(ctx context.Context, op *Op) (any, any, error) {
 		if err := json.Unmarshal(op.Call.Args, &a); err != nil {
 			return nil, nil, err
 		}
-		wake.At = op.engine.now().UnixMilli() + int64(a.Duration)
+		wake.At = op.engine.now().UnixMilli() + int64(math.Ceil(max(0, min(a.Duration, maxSleep))))
 		if err := op.Start(wake); err != nil {
 			return nil, nil, err
 		}
 	}
-	timer := time.NewTimer(time.Duration(wake.At-op.engine.now().UnixMilli()) * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil, nil, nil
-	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
+	for {
+		left := wake.At - op.engine.now().UnixMilli()
+		if left <= 0 {
+			return nil, nil, nil
+		}
+		timer := time.NewTimer(time.Duration(min(left, lookAgain.Milliseconds())) * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, nil, context.Cause(ctx)
+		}
 	}
 }

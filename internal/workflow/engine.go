@@ -4,14 +4,17 @@
 // Replay: recorded completions are delivered in recorded order, each followed by running the child until it can do nothing
 // more. Calls without a completion are queued meanwhile. When all that is recorded was asked for again, with the same
 // arguments, the queue is released; otherwise nothing is executed.
+//
+// One goroutine, the one that calls Run, speaks with the child, decides and journals completions. Each operation under way
+// has one of its own, which tells the first one how it goes through events.
 package workflow
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +40,8 @@ type Inbox interface {
 	Done(journal.Message) error
 }
 
-// Config is what an engine needs. Changed delivers a value whenever something may have come into the inbox.
+// Config is what an engine needs. Changed delivers a value whenever something may have come into the inbox. Events is called
+// by several goroutines.
 type Config struct {
 	Journal  *journal.Journal
 	Log      Log
@@ -79,25 +83,28 @@ type Engine struct {
 	past    *history
 	asked   map[string]*Op // by identity
 	byChild map[string]*Op
-	queue   []*Op // asked for, and neither recorded nor begun
+	order   []*Op // answered, in that order
+	queue   []*Op // asked for, and neither answered nor begun
 	live    map[*Op]bool
 	events  chan event
 	wg      sync.WaitGroup
 	parent  context.Context
 	stop    context.CancelCauseFunc
 	end     *protocol.Message // done or error
+	over    bool              // the end is journaled: nothing may follow it
 	answers map[string]chan journal.Message
-	seen    map[string]bool // messages that were handed on
-	given   map[string]bool // questions whose answer is on its way
+	seen    map[string]bool   // messages that were handed on
+	given   map[string]string // the message with the answer that is on its way to a question
 	amu     sync.Mutex
 	cancel  *journal.Message
 }
 
+// event is what an operation tells the engine.
 type event struct {
 	op      *Op
 	waiting *Waiting
-	refused bool // an answer that was given did not fit
-	nobody  bool // who was asked at the terminal went away
+	refused string // the message with an answer that did not fit
+	nobody  bool   // who was asked at the terminal went away
 	value   any
 	meta    any
 	err     error
@@ -106,14 +113,10 @@ type event struct {
 
 // New prepares an engine.
 func New(c Config) (*Engine, error) {
-	h, err := readHistory(c.Journal, c.Records)
-	if err != nil {
-		return nil, err
-	}
 	e := &Engine{
-		Config: c, journal: c.Log, past: h, asked: map[string]*Op{}, byChild: map[string]*Op{}, live: map[*Op]bool{},
+		Config: c, journal: c.Log, past: readHistory(c.Records), asked: map[string]*Op{}, byChild: map[string]*Op{}, live: map[*Op]bool{},
 		events: make(chan event, 64), answers: map[string]chan journal.Message{},
-		seen: map[string]bool{}, given: map[string]bool{},
+		seen: map[string]bool{}, given: map[string]string{},
 	}
 	e.parent, e.stop = context.WithCancelCause(context.Background())
 	return e, nil
@@ -145,231 +148,114 @@ func (e *Engine) emit(ev journal.Event) {
 // could not go on (the journal is full, the workflow changed): the run stays as it is, and can be resumed.
 func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 	defer e.drain()
-	unhook := context.AfterFunc(ctx, func() { e.stop(context.Cause(ctx)) })
+	worker := ctx
+	unhook := context.AfterFunc(worker, func() { e.stop(context.Cause(worker)) })
 	defer unhook()
-	ctx = context.WithoutCancel(ctx) // a step of the child is short, and is never left half done
+	ctx = context.WithoutCancel(worker) // a step of the child is short, and is never left half done
 
-	if err := e.replay(ctx); err != nil {
-		return e.failed(err)
+	err := e.replay(ctx)
+	for err == nil && e.end == nil {
+		var out *Outcome
+		if out, err = e.turn(ctx); out != nil && err == nil {
+			return *out, nil
+		}
+	}
+	if err != nil {
+		return e.failed(ctx, err)
+	}
+	return e.ended(ctx)
+}
+
+// turn begins what can begin and waits for one thing to happen. A non-nil outcome ends the worker's part.
+func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
+	if err := e.takeMessages(); err != nil {
+		return nil, err
+	}
+	if e.parent.Err() != nil {
+		return e.stopped(), nil
+	}
+	if err := e.release(ctx); err != nil || e.end != nil {
+		return nil, err
+	}
+	switch waiting := e.allWaiting(); {
+	case len(e.live) == 0 && e.cancel != nil:
+		out, err := e.finish(ctx, Cancelled, nil, nil)
+		return &out, err
+	case len(e.live) == 0:
+		err := failure.New(failure.WorkflowFailed, "the workflow waits for something that is no operation, and nothing is under way that could end that")
+		out, ferr := e.finish(ctx, Failed, nil, err)
+		return &out, ferr
+	case waiting != nil && !e.Stay && e.cancel == nil:
+		return &Outcome{State: Waits, Waiting: waiting}, nil
+	}
+	select {
+	case ev := <-e.events:
+		return e.handle(ctx, ev)
+	case <-e.Changed:
+	case <-e.parent.Done():
+	}
+	return nil, nil
+}
+
+// release lets what was asked for begin. What has completed before something earlier was taken back comes first, in
+// recorded order: it is delivered again, and journaled again, since its place in the order of things is a new one.
+func (e *Engine) release(ctx context.Context) error {
+	for e.cancel == nil {
+		var next *Op
+		for _, op := range e.queue {
+			if op.kept != nil && (next == nil || op.kept.place < next.kept.place) {
+				next = op
+			}
+		}
+		if next == nil {
+			break
+		}
+		if err := e.again(ctx, next); err != nil || e.end != nil {
+			return err
+		}
 	}
 	for _, op := range e.queue {
 		e.launch(op)
 	}
 	e.queue = nil
-	for e.end == nil {
-		if err := e.takeMessages(); err != nil {
-			return Outcome{}, err
-		}
-		if w := e.allWaiting(); w != nil && !e.Stay && e.cancel == nil {
-			return Outcome{State: Waits, Waiting: w}, nil
-		}
-		select {
-		case ev := <-e.events:
-			out, err := e.handle(ctx, ev)
-			if err != nil {
-				return e.failed(err)
-			}
-			if out != nil {
-				return *out, nil
-			}
-		case <-e.Changed:
-		case <-e.parent.Done():
-			return Outcome{State: Interrupted, Err: e.stopped()}, nil
-		}
-		if e.cancel != nil && len(e.live) == 0 {
-			return e.finish(ctx, Cancelled, nil, nil)
-		}
-	}
-	return e.ended(ctx)
-}
-
-// failed tells a program that broke its limits, which is the workflow's own failure, from everything else.
-func (e *Engine) failed(err error) (Outcome, error) {
-	if failure.Is(err, failure.LimitExceeded) {
-		e.drain()
-		return e.finish(context.Background(), Failed, nil, err)
-	}
-	return Outcome{}, err
-}
-
-func (e *Engine) stopped() error {
-	if cause := context.Cause(e.parent); !leaves(cause) {
-		return cause
-	}
 	return nil
 }
 
-// drain waits until no operation is under way, so that none of them acts behind the back of whoever comes next.
-func (e *Engine) drain() {
-	e.stop(session.ErrDetached)
-	done := make(chan struct{})
-	go func() { e.wg.Wait(); close(done) }()
-	for {
-		select {
-		case ev := <-e.events:
-			if ev.ended && ev.err == nil {
-				_, _ = e.record(ev)
-			}
-		case <-done:
-			for {
-				select {
-				case ev := <-e.events:
-					if ev.ended && ev.err == nil {
-						_, _ = e.record(ev)
-					}
-				default:
-					return
-				}
-			}
+func (e *Engine) again(ctx context.Context, op *Op) error {
+	for i, o := range e.queue {
+		if o == op {
+			e.queue = append(e.queue[:i:i], e.queue[i+1:]...)
+			break
 		}
 	}
-}
-
-func (e *Engine) replay(ctx context.Context) error {
-	if err := e.step(ctx, nil); err != nil {
-		return err
-	}
-	for _, p := range e.past.completed {
-		op := e.asked[p.id]
-		if op == nil {
-			return changed("%s is in the journal, and the workflow did not ask for it again", p.id)
-		}
-		if err := e.recall(op, *p.done); err != nil {
-			return err
-		}
-		if err := e.deliver(ctx, op, *p.done); err != nil {
-			return err
-		}
-	}
-	for id, p := range e.past.ops {
-		if p.done == nil && p.attempt > 0 && e.asked[id] == nil {
-			return changed("%s was started, and the workflow did not ask for it again", id)
-		}
-	}
-	return nil
-}
-
-func changed(format string, args ...any) error {
-	e := failure.New(failure.WorkflowChanged, "the workflow changed: "+format+"; nothing was executed. A workflow must ask for the same operations whenever it is given the same answers", args...)
-	return e.WithHint("laufwerk runs cancel RUN")
-}
-
-// step sends one message to the child and takes what it says until it is quiet again.
-func (e *Engine) step(ctx context.Context, m *protocol.Message) error {
-	out, err := e.Program.Step(ctx, m)
+	r := op.kept.done
+	c, err := e.load(r)
 	if err != nil {
 		return err
 	}
-	for i := range out {
-		switch m := out[i]; m.Type {
-		case protocol.TypeCall:
-			if err := e.take(m); err != nil {
-				return err
-			}
-		case protocol.TypeCancel:
-			for _, id := range m.IDs {
-				if op := e.byChild[id]; op != nil && op.done == nil {
-					op.cancelled = true
-					if op.cancel != nil {
-						op.cancel(session.ErrCancelled)
-					}
-				}
-			}
-		case protocol.TypeLog:
-			var text string
-			if json.Unmarshal(m.Value, &text) != nil {
-				text = string(m.Value)
-			}
-			e.emit(journal.Event{Kind: "console", Text: text})
-		case protocol.TypeDone, protocol.TypeError:
-			e.end = &out[i]
-		case protocol.TypeIdle:
-		default:
-			return failure.New(failure.Internal, "the isolate said %q, which this engine does not know", m.Type)
-		}
+	if err := e.recall(op, c); err != nil {
+		return err
 	}
-	return nil
-}
-
-// take registers a call; it runs once the replay is over.
-func (e *Engine) take(m protocol.Message) error {
-	if m.Call == nil || m.ID == "" {
-		return failure.New(failure.Internal, "the isolate asked for nothing")
+	if err := e.journal.Append(journal.Record{Type: journal.Completed, At: r.At, Op: op.ID, Value: r.Value, Error: r.Error, Meta: r.Meta}); err != nil {
+		return err
 	}
-	op := &Op{ID: journal.Identity(*m.Call), Call: *m.Call, child: m.ID, engine: e}
-	sum := sha256.Sum256(m.Call.Args)
-	op.digest = hex.EncodeToString(sum[:])
-	if e.asked[op.ID] != nil {
-		return failure.New(failure.Internal, "the isolate asked twice for %s", op.ID)
-	}
-	if p := e.past.ops[op.ID]; p != nil {
-		if p.digest != op.digest {
-			return changed("%s has other arguments than before (%s)", op.ID, difference(p.call, op.Call.Args))
-		}
-		op.attempt, op.data, op.cut, op.journaled = p.attempt, p.data, p.cut, p.call != nil
-		op.done = p.done
-	}
-	e.asked[op.ID], e.byChild[m.ID] = op, op
-	if op.done == nil || e.past.ops[op.ID].optional {
-		e.queue = append(e.queue, op)
-	}
-	return nil
-}
-
-// difference names the argument that changed, without showing values.
-func difference(before *protocol.Call, now json.RawMessage) string {
-	var a, b map[string]json.RawMessage
-	if before == nil || json.Unmarshal(before.Args, &a) != nil || json.Unmarshal(now, &b) != nil {
-		return "arguments"
-	}
-	for k := range b {
-		if string(a[k]) != string(b[k]) {
-			return k
-		}
-	}
-	for k := range a {
-		if _, ok := b[k]; !ok {
-			return k
-		}
-	}
-	return "arguments"
-}
-
-func (e *Engine) recall(op *Op, c Completion) error {
-	if h := e.Handlers[op.Call.Op]; h.Recall != nil {
-		return h.Recall(op.Call, c)
-	}
-	return nil
-}
-
-func (e *Engine) deliver(ctx context.Context, op *Op, c Completion) error {
-	op.done = &c
-	m := &protocol.Message{Type: protocol.TypeResult, ID: op.child, Value: c.Value, Now: c.At.UnixMilli()}
-	if c.Error != nil {
-		m = &protocol.Message{Type: protocol.TypeError, ID: op.child, Error: c.Error, Now: c.At.UnixMilli()}
-	}
-	return e.step(ctx, m)
+	op.completed = true
+	return e.deliver(ctx, op, c)
 }
 
 func (e *Engine) launch(op *Op) {
 	e.live[op] = true
 	ctx, cancel := context.WithCancelCause(e.parent)
 	op.cancel = cancel
-	e.wg.Add(1)
-	cancelled := op.cancelled || e.cancel != nil
-	go func() {
-		defer e.wg.Done()
+	cancelled := e.cancelled(op)
+	if cancelled {
+		cancel(session.ErrCancelled)
+	}
+	e.wg.Go(func() {
 		defer cancel(nil)
-		if op.done != nil { // it completed before something earlier was taken back
-			e.post(event{op: op, ended: true, err: e.recall(op, *op.done)})
-			return
-		}
-		if cancelled && op.attempt == 0 {
+		if cancelled && !op.begun() {
 			e.post(event{op: op, ended: true, err: session.ErrCancelled})
 			return
-		}
-		if cancelled {
-			cancel(session.ErrCancelled)
 		}
 		h, ok := e.Handlers[op.Call.Op]
 		if !ok {
@@ -379,52 +265,60 @@ func (e *Engine) launch(op *Op) {
 		e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: "begins"})
 		value, meta, err := h.Do(ctx, op)
 		e.post(event{op: op, ended: true, value: value, meta: meta, err: session.Ended(ctx, err)})
-	}()
+	})
 }
+
+// cancelled says whether an operation is to end because its branch or the run was cancelled.
+func (e *Engine) cancelled(op *Op) bool { return op.cancelled || e.cancel != nil }
 
 // handle takes an operation's event. A non-nil outcome ends the worker's part.
 func (e *Engine) handle(ctx context.Context, ev event) (*Outcome, error) {
-	if ev.refused {
-		delete(e.given, ev.op.Call.Key)
-		return nil, nil
-	}
-	if ev.nobody {
+	switch {
+	case ev.refused != "":
+		if e.given[ev.op.Call.Key] == ev.refused {
+			delete(e.given, ev.op.Call.Key)
+		}
+	case ev.nobody:
 		e.Stay = false
-		return nil, nil
-	}
-	if ev.waiting != nil {
+	case ev.waiting != nil:
 		ev.op.waiting = ev.waiting
 		data, _ := json.Marshal(ev.waiting)
 		e.emit(journal.Event{Kind: "question", Op: ev.op.ID, Text: ev.waiting.Title, Data: data})
+	}
+	if !ev.ended {
 		return nil, nil
 	}
 	delete(e.live, ev.op)
-	if leaves(ev.err) {
-		e.stop(ev.err)
-		return &Outcome{State: Interrupted, Err: e.stopped()}, nil
-	}
-	if failure.Is(ev.err, failure.NotReady) {
-		e.emit(journal.Event{Kind: "notice", Op: ev.op.ID, Text: "not ready: " + ev.err.Error()})
-		return &Outcome{State: Interrupted, Err: ev.err}, nil
-	}
-	if errors.Is(ev.err, session.ErrCancelled) {
-		ev.err = failure.New(failure.Cancelled, "%s was cancelled", ev.op.ID)
+	if out := e.leftOpen(ev); out != nil {
+		return out, nil
 	}
 	c, err := e.record(ev)
-	if err != nil {
+	if err != nil || e.cancel != nil {
 		return nil, err
 	}
-	if e.cancel != nil {
-		return nil, nil
+	return nil, e.deliver(ctx, ev.op, c)
+}
+
+// leftOpen is the outcome where an operation did not come to an end: because the worker leaves, or because the machine is
+// not ready. The operation goes on with the next worker, and nothing of it is journaled.
+func (e *Engine) leftOpen(ev event) *Outcome {
+	switch {
+	case ev.err == nil:
+		return nil
+	case e.parent.Err() != nil:
+		return e.stopped()
+	case leaves(ev.err):
+		e.stop(ev.err)
+		return e.stopped()
+	case !suspends(ev.err), e.cancelled(ev.op) && !ev.op.begun():
+		return nil
 	}
-	if err := e.deliver(ctx, ev.op, *c); err != nil {
-		return nil, err
+	err := ev.err
+	if !failure.Is(err, failure.NotReady) && failure.As(err) == nil {
+		err = failure.Wrap(err, failure.NotReady, "%s", ev.op.ID)
 	}
-	for _, op := range e.queue {
-		e.launch(op)
-	}
-	e.queue = nil
-	return nil, nil
+	e.emit(journal.Event{Kind: "notice", Op: ev.op.ID, Text: "not ready: " + err.Error()})
+	return &Outcome{State: Interrupted, Err: err}
 }
 
 // leaves says whether a handler left its operation open for the next worker.
@@ -432,109 +326,40 @@ func leaves(err error) bool {
 	return errors.Is(err, session.ErrInterrupted) || errors.Is(err, session.ErrDetached)
 }
 
-// record makes a completion durable. The answers that it took from the inbox are removed after that.
-func (e *Engine) record(ev event) (*Completion, error) {
-	op := ev.op
-	if op.done != nil {
-		return op.done, nil
-	}
-	at := e.now()
-	r := journal.Record{Type: journal.Completed, At: at, Op: op.ID}
-	if ev.meta != nil {
-		meta, err := json.Marshal(ev.meta)
-		if err != nil {
-			return nil, err
-		}
-		r.Meta = meta
-	}
-	c := &Completion{At: at, Meta: r.Meta, Value: json.RawMessage("null")}
-	if ev.err != nil {
-		c.Error = WireError(ev.err)
-		r.Error = c.Error
-	} else {
-		value, err := json.Marshal(ev.value)
-		if err != nil {
-			return nil, err
-		}
-		c.Value = value
-		if r.Value, err = e.Journal.Keep(value); err != nil {
-			return nil, err
-		}
-	}
-	if err := op.append(r); err != nil {
-		return nil, err
-	}
-	op.done = c
-	if err := e.settled(op); err != nil {
-		return nil, err
-	}
-	text := "done"
-	if c.Error != nil {
-		text = "failed: " + c.Error.Message
-	}
-	e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: text})
-	return c, nil
-}
-
-// WireError is a failure as the workflow catches it.
-func WireError(err error) *protocol.Error {
-	kind := failure.KindOf(err)
-	out := &protocol.Error{Class: kind.Class(), Code: string(kind), Message: err.Error()}
-	if f := failure.As(err); f != nil {
-		out.Hint = f.Hint
-		for k, v := range f.Fields {
-			if out.Fields == nil {
-				out.Fields = map[string]any{}
-			}
-			out.Fields[k] = v
-		}
-		if len(f.Paths) > 0 || len(f.Conditions) > 0 {
-			if out.Fields == nil {
-				out.Fields = map[string]any{}
-			}
-		}
-		if len(f.Paths) > 0 {
-			out.Fields["paths"] = f.Paths
-		}
-		if len(f.Conditions) > 0 {
-			out.Fields["conditions"] = f.Conditions
-		}
+func (e *Engine) stopped() *Outcome {
+	out := &Outcome{State: Interrupted}
+	if cause := context.Cause(e.parent); !leaves(cause) {
+		out.Err = cause
 	}
 	return out
 }
 
-// Failure is the way back: what a workflow did not catch, as a failure of the command.
-func Failure(w *protocol.Error) error {
-	f := failure.New(failure.Kind(w.Code), "%s", w.Message)
-	known := false
-	for _, r := range failure.Table() {
-		known = known || r.Kind == f.Kind
-	}
-	if !known || f.Kind.Exit() == failure.ExitFailed || f.Kind == failure.Usage {
-		f.Kind = failure.WorkflowFailed
-	}
-	if w.Class != "" && !known {
-		f.Message = w.Class + ": " + w.Message
-	}
-	f.Hint = w.Hint
-	for k, v := range w.Fields {
-		switch {
-		case k == "paths" && again(v, &f.Paths):
-		case k == "conditions" && again(v, &f.Conditions):
-		default:
-			_ = f.WithField(k, v)
+// drain waits until no operation is under way, so that none of them acts behind the back of whoever comes next. What
+// succeeded meanwhile is kept.
+func (e *Engine) drain() {
+	e.stop(session.ErrDetached)
+	done := make(chan struct{})
+	go func() { e.wg.Wait(); close(done) }()
+	keep := func(ev event) {
+		if ev.ended && ev.err == nil && !e.over {
+			_, _ = e.record(ev)
 		}
 	}
-	for _, frame := range w.Frames {
-		f.Message += "\n    at " + frame
+	for {
+		select {
+		case ev := <-e.events:
+			keep(ev)
+		case <-done:
+			for {
+				select {
+				case ev := <-e.events:
+					keep(ev)
+				default:
+					return
+				}
+			}
+		}
 	}
-	return f
-}
-
-// again reads a field that went through JSON, or that is on its way there.
-func again(v, into any) bool {
-	b, err := json.Marshal(v)
-	return err == nil && json.Unmarshal(b, into) == nil
 }
 
 func (e *Engine) allWaiting() []Waiting {
@@ -543,87 +368,13 @@ func (e *Engine) allWaiting() []Waiting {
 	}
 	var out []Waiting
 	for op := range e.live {
-		if op.waiting == nil || e.given[op.waiting.Key] {
+		if op.waiting == nil || e.given[op.waiting.Key] != "" {
 			return nil
 		}
 		out = append(out, *op.waiting)
 	}
+	slices.SortFunc(out, func(a, b Waiting) int {
+		return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Key, b.Key))
+	})
 	return out
-}
-
-// ended handles the end that the workflow itself came to.
-func (e *Engine) ended(ctx context.Context) (Outcome, error) {
-	if e.end.Type == protocol.TypeDone {
-		return e.finish(ctx, Succeeded, e.end.Value, nil)
-	}
-	w := e.end.Error
-	if w == nil {
-		return Outcome{}, failure.New(failure.Internal, "the isolate ended without a reason")
-	}
-	err := Failure(w)
-	if failure.Is(err, failure.WriteBackConflict) || failure.Is(err, failure.HalfApplied) {
-		if op := e.conflicted(failure.KindOf(err)); op != nil {
-			if err := e.journal.Append(journal.Record{Type: journal.Reopened, At: e.now(), Op: op.ID}); err != nil {
-				return Outcome{}, err
-			}
-			return Outcome{State: Interrupted, Err: err}, nil
-		}
-	}
-	return e.finish(ctx, Failed, nil, err)
-}
-
-// conflicted is the write-back whose failure nobody caught.
-func (e *Engine) conflicted(kind failure.Kind) *Op {
-	for _, op := range e.asked {
-		if op.Call.Op == protocol.OpWorkspaceWriteBack && op.done != nil && op.done.Error != nil && op.done.Error.Code == string(kind) {
-			return op
-		}
-	}
-	return nil
-}
-
-func (e *Engine) finish(ctx context.Context, state string, value json.RawMessage, err error) (Outcome, error) {
-	out := Outcome{State: state, Value: value, Err: err}
-	if state == Cancelled {
-		out.Err = failure.New(failure.Cancelled, "the run was cancelled%s", reason(e.cancel.Reason))
-	}
-	if e.Ending != nil {
-		out.Ending = e.Ending(context.WithoutCancel(ctx), state)
-	}
-	r := journal.Record{Type: journal.End, At: e.now(), State: state}
-	if value != nil {
-		kept, kerr := e.Journal.Keep(value)
-		if kerr != nil {
-			return out, kerr
-		}
-		r.Value = kept
-	}
-	if out.Err != nil {
-		r.Error = WireError(out.Err)
-	}
-	if err := e.journal.Append(r); err != nil {
-		return out, err
-	}
-	if e.cancel != nil && e.Inbox != nil {
-		_ = e.Inbox.Done(*e.cancel)
-	}
-	return out, nil
-}
-
-func reason(s string) string {
-	if s == "" {
-		return ""
-	}
-	return ": " + s
-}
-
-func (e *Engine) private(c protocol.Call) (protocol.Call, error) {
-	if h := e.Handlers[c.Op]; h.Private != nil {
-		args, err := h.Private(c.Args)
-		if err != nil {
-			return c, err
-		}
-		c.Args = args
-	}
-	return c, nil
 }

@@ -21,29 +21,30 @@ type past struct {
 	id       string
 	call     *protocol.Call
 	digest   string
+	first    int             // the place of its first record
 	attempt  int             // of the last started record, 0 if it never started
-	data     json.RawMessage // of that record
+	data     json.RawMessage // of that record; nil if nothing of it is to be joined
 	cut      int             // the last attempt that was cut
-	done     *Completion
-	optional bool // completed after an operation that was taken back: delivered if it is asked for again
+	done     *journal.Record // its completion, and the place of that
+	place    int
+	optional bool // after an operation that was taken back: it may be asked for again, or not
 }
 
 // history is the journal in the order in which things happened.
 type history struct {
 	ops       map[string]*past
 	completed []*past // required completions, in recorded order
-	end       *journal.Record
-	resumes   int
 }
 
-func readHistory(j *journal.Journal, records []journal.Record) (*history, error) {
+func readHistory(records []journal.Record) *history {
 	h := &history{ops: map[string]*past{}}
-	for _, r := range records {
+	for i := range records {
+		r := &records[i]
 		switch r.Type {
 		case journal.Started, journal.Cut, journal.Completed:
 			p := h.ops[r.Op]
 			if p == nil {
-				p = &past{id: r.Op}
+				p = &past{id: r.Op, first: i}
 				h.ops[r.Op] = p
 			}
 			if r.Call != nil {
@@ -51,44 +52,44 @@ func readHistory(j *journal.Journal, records []journal.Record) (*history, error)
 			}
 			switch r.Type {
 			case journal.Started:
-				p.attempt, p.data = r.Attempt, r.Data
+				p.attempt, p.data, p.optional = r.Attempt, r.Data, false
 			case journal.Cut:
 				p.cut = r.Attempt
 			case journal.Completed:
-				v, err := j.Load(r.Value)
-				if err != nil {
-					return nil, err
-				}
-				p.done, p.optional = &Completion{At: r.At, Value: v, Error: r.Error, Meta: r.Meta}, false
+				p.done, p.place, p.optional = r, i, false
 				h.completed = append(h.completed, p)
 			}
 		case journal.Reopened:
 			h.reopen(r.Op)
-		case journal.Resumed:
-			h.resumes++
-		case journal.End:
-			h.end = &r
 		}
 	}
-	return h, nil
+	return h
 }
 
 // reopen takes a completion back. What completed after it is kept for the case that the workflow asks for it again; what
-// was cancelled because of it is forgotten.
+// was cancelled, because of it perhaps, is forgotten, and made anew if it is asked for.
 func (h *history) reopen(id string) {
-	for i, p := range h.completed {
-		if p.id != id {
-			continue
-		}
-		p.done = nil
-		for _, later := range h.completed[i+1:] {
-			if later.done.Error != nil && later.done.Error.Class == "Cancelled" {
-				later.done = nil
-			} else {
-				later.optional = true
-			}
-		}
-		h.completed = h.completed[:i]
+	w := h.ops[id]
+	if w == nil || w.done == nil {
 		return
+	}
+	w.done = nil
+	for _, p := range h.ops {
+		switch {
+		case p == w:
+		case p.done != nil && p.place > w.place:
+			p.optional = true
+			if p.done.Error != nil && p.done.Error.Class == "Cancelled" {
+				p.done, p.data = nil, nil
+			}
+		case p.first > w.place:
+			p.optional = true
+		}
+	}
+	for i, p := range h.completed {
+		if p == w {
+			h.completed = h.completed[:i]
+			return
+		}
 	}
 }

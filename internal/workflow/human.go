@@ -61,7 +61,7 @@ func (h *humans) do(ctx context.Context, op *Op) (any, any, error) {
 		return nil, nil, err
 	}
 	var asked Asked
-	if n, data := op.Attempts(); n > 0 {
+	if _, data := op.Attempts(); len(data) > 0 {
 		if err := json.Unmarshal(data, &asked); err != nil {
 			return nil, nil, err
 		}

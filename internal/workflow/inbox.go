@@ -32,7 +32,7 @@ func (e *Engine) takeMessages() error {
 			}
 			select {
 			case e.answer(m.Key) <- m:
-				e.seen[m.ID()], e.given[m.Key] = true, true
+				e.seen[m.ID()], e.given[m.Key] = true, m.ID()
 			default: // one is waiting there already: the first answer counts
 			}
 		}
@@ -72,7 +72,7 @@ func (e *Engine) settled(op *Op) error {
 func (o *Op) Refuse(m journal.Message, why string) {
 	o.Event(noticef("an answer was not taken: %s", why))
 	_ = o.engine.Inbox.Done(m)
-	o.engine.post(event{op: o, refused: true})
+	o.engine.post(event{op: o, refused: m.ID()})
 }
 
 // Answer waits for the answer to this operation's question.

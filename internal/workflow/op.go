@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/protocol"
@@ -31,8 +32,10 @@ type Op struct {
 	cut       int             // the last attempt that was recorded as cut
 	child     string          // the id that the child calls it by
 	digest    string
-	journaled bool // the call is in the journal already
-	done      *Completion
+	journaled bool  // the call is in the journal already
+	kept      *past // its completion is to be delivered once more
+	completed bool  // its completion is journaled
+	failed    *protocol.Error
 	cancel    context.CancelCauseFunc
 	cancelled bool
 	waiting   *Waiting
@@ -62,8 +65,11 @@ type Option struct {
 // Name is the operation's identity within its run.
 func (o *Op) Name() string { return o.ID }
 
-// Attempts is how often it was started, by any worker, and what the last start left.
+// Attempts is how often it was started, by any worker, and what the last start left; nil where nothing of it is to be joined.
 func (o *Op) Attempts() (int, json.RawMessage) { return o.attempt, o.data }
+
+// begun says that there may be something that an attempt has left under way.
+func (o *Op) begun() bool { return len(o.data) > 0 }
 
 // Start makes the intent of one more attempt durable, before its effect. data is what a later worker needs to find the effect.
 func (o *Op) Start(data any) error {
@@ -97,13 +103,12 @@ func (o *Op) Cut(reason string) error {
 	return o.append(journal.Record{Type: journal.Cut, Op: o.ID, Attempt: o.attempt, Reason: reason})
 }
 
-func (o *Op) append(r journal.Record) error {
-	r.At = o.engine.now()
+func (o *Op) append(r journal.Record) error { return o.appendAt(o.engine.now(), r) }
+
+func (o *Op) appendAt(at time.Time, r journal.Record) error {
+	r.At = at
 	if !o.journaled {
-		call, err := o.engine.private(o.Call)
-		if err != nil {
-			return err
-		}
+		call := o.engine.private(o.Call)
 		r.Call, r.Digest = &call, o.digest
 	}
 	if err := o.engine.journal.Append(r); err != nil {
@@ -111,6 +116,22 @@ func (o *Op) append(r journal.Record) error {
 	}
 	o.journaled = true
 	return nil
+}
+
+// private is a call as it may be journaled. Of one whose arguments are not understood nothing but their digest is.
+func (e *Engine) private(c protocol.Call) protocol.Call {
+	h, known := e.Handlers[c.Op]
+	if known && h.Private == nil {
+		return c
+	}
+	args := json.RawMessage("null")
+	if known {
+		if private, err := h.Private(c.Args); err == nil {
+			args = private
+		}
+	}
+	c.Args = args
+	return c
 }
 
 // Wait says that this operation waits for a person; the worker may leave when every operation does.

@@ -58,6 +58,29 @@ func sessionHandlers(m *session.Manager) map[string]Handler {
 			Recall:  func(call protocol.Call, c Completion) error { return recallTurn(m, call.Scope, c) },
 			Private: withoutValues,
 		},
+		protocol.OpSessionReadFile: {
+			Do: func(ctx context.Context, op *Op) (any, any, error) {
+				a, err := decode[fileArgs](op)
+				if err != nil {
+					return nil, nil, err
+				}
+				b, err := m.ReadFile(ctx, op.Call.Scope, a.Path)
+				if err != nil || b == nil {
+					return nil, nil, err
+				}
+				return fileArgs{Base64: b}, nil, nil
+			},
+		},
+		protocol.OpSessionWriteFile: {
+			Do: func(ctx context.Context, op *Op) (any, any, error) {
+				a, err := decode[fileArgs](op)
+				if err != nil {
+					return nil, nil, err
+				}
+				return nil, nil, m.WriteFile(ctx, op.Call.Scope, a.Path, a.Base64, op)
+			},
+			Private: withoutValues,
+		},
 		protocol.OpSessionClose: {
 			Do: func(ctx context.Context, op *Op) (any, any, error) {
 				return nil, nil, m.Close(ctx, op.Call.Scope)
@@ -87,6 +110,11 @@ func sessionHandlers(m *session.Manager) map[string]Handler {
 			Private: withoutValues,
 		},
 	}
+}
+
+type fileArgs struct {
+	Path   string `json:"path,omitempty"`
+	Base64 []byte `json:"base64"`
 }
 
 // ran is what the engine remembers of a session that ran one turn.
@@ -198,8 +226,10 @@ func withoutValues(args json.RawMessage) (json.RawMessage, error) {
 		}
 		a["env"] = b
 	}
-	if raw, ok := a["stdin"]; ok {
-		a["stdin"] = json.RawMessage(`"sha256:` + sum(raw) + `"`)
+	for _, fed := range []string{"stdin", "base64"} {
+		if raw, ok := a[fed]; ok {
+			a[fed] = json.RawMessage(`"sha256:` + sum(raw) + `"`)
+		}
 	}
 	if raw, ok := a["agent"]; ok {
 		var agent session.Agent

@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -297,42 +298,7 @@ func (w *workspaces) writeBack(ctx context.Context, op *Op) (any, any, error) {
 		return nil, nil, err
 	}
 	at := writing{Dir: filepath.Join("writebacks", opFolder(op.ID))}
-	dir := filepath.Join(w.c.RunDir, at.Dir)
-	pending, err := writeback.Pending(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	var f workspace.Freeze
-	if pending != nil {
-		// What was begun is brought to its end, whatever the workspace has become since.
-		at.Digest, at.Approved = pending.Digest(), !pending.Unapproved()
-		f, err = workspace.LoadFreeze(FreezeDir(w.c.RunDir, at.Digest))
-	} else if f, at.Approved, err = w.content(ctx, o); err == nil {
-		at.Digest = f.Digest
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	err = w.holding(ctx, f, op.ID, func() error {
-		if pending != nil {
-			op.Event(noticef("a write-back that was begun before is continued"))
-			return writeback.Continue(ctx, dir)
-		}
-		if err := files.MkdirAll(dir); err != nil {
-			return err
-		}
-		plan, err := writeback.Check(ctx, writeback.Request{
-			Freeze: f, Source: o.Source, Dir: dir, Allow: a.Allow, Approved: at.Approved, NoExchange: w.c.NoExchange,
-			MaxFiles: w.c.MaxFiles, MaxBytes: w.c.MaxBytes, Vars: w.c.HostVars, Now: w.c.Now,
-		})
-		if err != nil {
-			return err
-		}
-		if err := op.Start(at); err != nil {
-			return err
-		}
-		return plan.Apply(ctx)
-	})
+	f, err := w.bring(ctx, op, o, a.Allow, &at)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -343,6 +309,61 @@ func (w *workspaces) writeBack(ctx context.Context, op *Op) (any, any, error) {
 		op.Event(noticef("written back unapproved: no answer was bound to this content"))
 	}
 	return map[string]any{"digest": f.Digest, "approved": at.Approved, "changes": workspace.ToSurface(f.Changes)}, at, nil
+}
+
+// bring has the source hold what is to be written when it returns nil. What an earlier worker began is brought to its end,
+// whatever workspace and source have become since.
+func (w *workspaces) bring(ctx context.Context, op *Op, o *opened, allow []string, at *writing) (f workspace.Freeze, err error) {
+	dir := filepath.Join(w.c.RunDir, at.Dir)
+	begun, err := writeback.Pending(dir)
+	if err != nil {
+		return f, err
+	}
+	finished := false
+	if _, data := op.Attempts(); begun == nil && len(data) > 0 {
+		var was writing
+		if begun, err = writeback.Finished(dir); err != nil {
+			return f, err
+		}
+		if err := json.Unmarshal(data, &was); err != nil {
+			return f, failure.Wrap(err, failure.JournalInvalid, "read what %s was about to write", op.ID)
+		}
+		if finished = begun != nil && begun.Digest() == was.Digest; !finished {
+			begun = nil
+		}
+	}
+	if begun != nil {
+		at.Digest, at.Approved = begun.Digest(), !begun.Unapproved()
+		f, err = workspace.LoadFreeze(FreezeDir(w.c.RunDir, at.Digest))
+	} else if f, at.Approved, err = w.content(ctx, o); err == nil {
+		at.Digest = f.Digest
+	}
+	if err != nil {
+		return f, err
+	}
+	return f, w.holding(ctx, f, op.ID, dir, func() error {
+		switch {
+		case finished: // and its worker was killed before that was journaled
+			return nil
+		case begun != nil:
+			op.Event(noticef("a write-back that was begun before is continued"))
+			return writeback.Continue(ctx, dir)
+		}
+		if err := files.MkdirAll(dir); err != nil {
+			return failure.Wrap(err, failure.HomeInvalid, "make the write-back's folder")
+		}
+		plan, err := writeback.Check(ctx, writeback.Request{
+			Freeze: f, Source: o.Source, Dir: dir, Allow: allow, Approved: at.Approved, NoExchange: w.c.NoExchange,
+			MaxFiles: w.c.MaxFiles, MaxBytes: w.c.MaxBytes, Vars: w.c.HostVars, Now: w.c.Now,
+		})
+		if err != nil {
+			return err
+		}
+		if err := op.Start(at); err != nil {
+			return err
+		}
+		return plan.Apply(ctx)
+	})
 }
 
 // content is what may be written: the approved freeze, if the workspace still is what was approved, else a new one.
@@ -370,7 +391,7 @@ func (w *workspaces) content(ctx context.Context, o *opened) (workspace.Freeze, 
 }
 
 // holding keeps others from writing to the source, until the plan is done or undone: also over a kill.
-func (w *workspaces) holding(ctx context.Context, f workspace.Freeze, op string, fn func() error) error {
+func (w *workspaces) holding(ctx context.Context, f workspace.Freeze, op, dir string, fn func() error) error {
 	holder := WriteBackHolder(w.c.Run, op)
 	err := w.c.Driver.TakeHold(ctx, claims.HoldRequest{
 		Key: sourceHold(f.Root), Mode: claims.Exclusive, Holder: holder, Run: w.c.Run, What: "write-back", Busy: failure.WriteBackConflict,
@@ -379,8 +400,8 @@ func (w *workspaces) holding(ctx context.Context, f workspace.Freeze, op string,
 		return err
 	}
 	err = fn()
-	if failure.Is(err, failure.HalfApplied) {
-		return err
+	if left, lookErr := writeback.Pending(dir); left != nil || lookErr != nil {
+		return errors.Join(err, lookErr)
 	}
 	if dropErr := w.c.Driver.DropHolds(context.WithoutCancel(ctx), holder); err == nil {
 		err = dropErr

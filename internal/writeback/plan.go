@@ -112,6 +112,15 @@ func Pending(dir string) (*Plan, error) {
 	return p, nil
 }
 
+// Finished is the last plan in dir if it was carried out whole, nil otherwise.
+func Finished(dir string) (*Plan, error) {
+	p, err := load(dir)
+	if err != nil || p == nil || p.doc.State != Done {
+		return nil, err
+	}
+	return p, nil
+}
+
 func load(dir string) (*Plan, error) {
 	p := &Plan{dir: dir}
 	err := files.ReadJSON(filepath.Join(dir, planFile), &p.doc)

@@ -1,0 +1,84 @@
+package workflow
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+)
+
+// suspends says that it is the machine, not the operation, that failed: the target is not ready, the store cannot be had, the
+// disk is full. The run waits for it to be mended, and the workflow never sees it.
+func suspends(err error) bool {
+	switch failure.KindOf(err) {
+	case failure.NotReady, failure.LockHeld, failure.HomeInvalid, failure.StoreInvalid, failure.StoreNewer, failure.JournalInvalid:
+		return true
+	}
+	return files.NoSpace(err)
+}
+
+// record makes a completion durable. The answers that it took from the inbox are removed after that.
+func (e *Engine) record(ev event) (Completion, error) {
+	op := ev.op
+	c := Completion{At: e.now(), Value: json.RawMessage("null")}
+	value, err := encode(ev.value)
+	if ev.err == nil {
+		ev.err = err
+	}
+	if ev.err != nil {
+		c.Error = WireError(e.ending(op, ev.err))
+	} else {
+		c.Value = value
+	}
+	r := journal.Record{Type: journal.Completed, Op: op.ID, Error: c.Error}
+	if ev.meta != nil {
+		if r.Meta, err = json.Marshal(ev.meta); err != nil {
+			return c, err
+		}
+		c.Meta = r.Meta
+	}
+	if c.Error == nil {
+		if r.Value, err = e.Journal.Keep(c.Value); err != nil {
+			return c, err
+		}
+	}
+	if err := op.appendAt(c.At, r); err != nil {
+		return c, err
+	}
+	op.completed = true
+	if err := e.settled(op); err != nil {
+		return c, err
+	}
+	text := "done"
+	if c.Error != nil {
+		text = "failed: " + c.Error.Message
+	}
+	e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: text})
+	return c, nil
+}
+
+// encode is an operation's value as JSON that every reader takes: agents may have had a hand in it.
+func encode(value any) (json.RawMessage, error) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		return nil, failure.New(failure.OutputInvalid, "the value has no JSON form: %v", err)
+	}
+	return bytes.ToValidUTF8(b, []byte("\uFFFD")), nil
+}
+
+// ending is the failure that an operation ends with. Whatever else ends a cancelled one early says no more than that.
+func (e *Engine) ending(op *Op, err error) error {
+	early := errors.Is(err, session.ErrCancelled)
+	if e.cancelled(op) {
+		early = early || errors.Is(err, context.Canceled) || failure.Is(err, failure.Interrupted) || suspends(err)
+	}
+	if early {
+		return failure.New(failure.Cancelled, "%s was cancelled", op.ID)
+	}
+	return err
+}
