@@ -168,6 +168,9 @@ func (sc *scene) yes(ctx context.Context, q workflow.Waiting) (json.RawMessage, 
 		}
 		ui.Talkf("\n%s\n", text)
 	}
+	if q.Description != "" {
+		ui.Talkf("%s\n", q.Description)
+	}
 	ui.Talkf("%s yes (--yes)\n", ui.Err.Bold(q.Title))
 	who := worker.Who()
 	who.Terminal = ""

@@ -96,14 +96,14 @@ func report(d *cli.Deps, res runs.Result, sig syscall.Signal, silent bool) error
 		}
 	}
 	d.UI.Talkf("run %s %s\n", r.ID, r.State)
+	if silent {
+		return nil
+	}
 	for _, k := range res.Kept {
 		d.UI.Talkf("kept: workspace %s, %s\n", k.Claim, k.Why)
 	}
 	if len(res.Kept) > 0 {
 		d.UI.Next("laufwerk diff " + r.ID + "\nlaufwerk cleanup " + r.ID + " --discard-changes")
-	}
-	if silent {
-		return nil
 	}
 	return d.UI.Document(doc)
 }

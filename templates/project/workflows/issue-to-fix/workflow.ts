@@ -61,7 +61,7 @@ export const workflow = defineWorkflow<Input, Outcome>({
     // A session that could still write would make what a person sees and what is written two things.
     yield* writer.close();
     if (checked.exitCode !== 0) {
-      throw new Error(`the check still fails after ${repairs} repairs, with exit code ${checked.exitCode}: ${check}`);
+      throw new Error(`the check still fails (repairs tried: ${repairs}), with exit code ${checked.exitCode}: ${check}`);
     }
 
     const { changes } = yield* Workspace.diff({ workspace });
@@ -71,7 +71,7 @@ export const workflow = defineWorkflow<Input, Outcome>({
     const approved = yield* Human.confirm({
       key: "write-back",
       title: `Write ${paths.length} changed path${paths.length === 1 ? "" : "s"} back to the project?`,
-      description: `The check succeeds after ${repairs} repairs: ${check}`,
+      description: `The check succeeds (repairs needed: ${repairs}): ${check}`,
       workspace,
     });
     if (!approved) return { status: "declined", repairs, paths };
