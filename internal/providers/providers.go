@@ -147,6 +147,9 @@ type SessionSpec struct {
 	Mark      string // the session's mark: every process carries it in its environment
 }
 
+// MaxFile bounds the transfer of one file, in bytes.
+const MaxFile = 16 << 20
+
 // Sandbox is an entered resource.
 type Sandbox interface {
 	// Launcher starts and signals supervisors inside.
@@ -163,6 +166,10 @@ type Sandbox interface {
 	Program(ctx context.Context, name string) (Program, error)
 	// Place puts a file into a program's private home, in place of whatever has its name.
 	Place(ctx context.Context, program string, f harness.File) error
+	// ReadFile reads a file of the workspace, of at most MaxFile bytes; fs.ErrNotExist where there is none.
+	ReadFile(ctx context.Context, path string) ([]byte, error)
+	// WriteFile puts a file of at most MaxFile bytes into the workspace, whole or not at all, with the directories above it.
+	WriteFile(ctx context.Context, path string, data []byte) error
 	// Fence ends everything that any operation of this session may still be running.
 	Fence(ctx context.Context) supervise.Fenced
 }

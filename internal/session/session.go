@@ -62,6 +62,7 @@ type Workspace struct {
 type Config struct {
 	Run        string
 	RunDir     string
+	Root       string // of the project, where Host.exec runs
 	Project    string
 	Driver     *claims.Driver
 	Targets    map[string]providers.Definition // the registered ones, by id
@@ -79,6 +80,7 @@ type Manager struct {
 	opening  sync.Mutex // excludes opening a session and freezing a workspace
 	mu       sync.Mutex
 	sessions map[string]*state
+	host     *state // of Host.exec
 }
 
 // state is one session. Who has put something into its channel is the one operation that works on it; closed is also
@@ -95,6 +97,8 @@ type state struct {
 	state        json.RawMessage // what that turn left for the next one
 	closed       bool
 	lost         error // it can only be closed
+	host         bool  // it belongs to Host.exec: no agent, no workspace, any number of operations at a time
+	entering     sync.Mutex
 }
 
 // Opened is what the engine remembers of an open session.
@@ -106,7 +110,9 @@ type Opened struct {
 }
 
 // NewManager makes the manager of a run.
-func NewManager(c Config) *Manager { return &Manager{Config: c, sessions: map[string]*state{}} }
+func NewManager(c Config) *Manager {
+	return &Manager{Config: c, sessions: map[string]*state{}, host: newHost(c.Run)}
+}
 
 // OpenArgs are the arguments of session.open.
 type OpenArgs struct {
@@ -317,7 +323,9 @@ func (m *Manager) WithoutWriter(_ context.Context, workspace string, fn func() e
 
 // enter allocates the sandbox if that has not been done, and enters it.
 func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error) {
-	def, p, err := m.target(s.agent.Target)
+	s.entering.Lock()
+	defer s.entering.Unlock()
+	def, p, err := m.definition(s)
 	if err != nil {
 		return nil, err
 	}
@@ -336,6 +344,17 @@ func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error
 		return nil, failure.New(failure.SessionLost, "the session %q was opened on %s, and this is %s", s.key, c.Intent.Endpoint, endpoint)
 	}
 	return p.Enter(ctx, c.Intent, def)
+}
+
+func (m *Manager) definition(s *state) (providers.Definition, providers.Provider, error) {
+	if !s.host {
+		return m.target(s.agent.Target)
+	}
+	p, ok := m.Provider(HostProvider)
+	if !ok {
+		return providers.Definition{}, nil, failure.New(failure.Unsupported, "Host.exec: the provider %q is not part of this build", HostProvider)
+	}
+	return providers.Definition{Kind: HostProvider, ID: "host"}, p, nil
 }
 
 func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definition, p providers.Provider) (claims.Claim, error) {
@@ -396,6 +415,9 @@ func (m *Manager) CloseAll(ctx context.Context) error {
 		if err := m.Close(ctx, key); err != nil && first == nil {
 			first = err
 		}
+	}
+	if err := m.closeHost(ctx); err != nil && first == nil {
+		first = err
 	}
 	return first
 }

@@ -79,7 +79,7 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 	}
 	sb, err := m.enter(entering, s)
 	if err != nil {
-		if failure.Is(err, failure.SessionLost) {
+		if failure.Is(err, failure.SessionLost) && !s.host {
 			s.lost = err
 		}
 		return result{}, err
@@ -264,9 +264,12 @@ func untilDetached(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func (m *Manager) unsure(s *state, f supervise.Fenced) error {
-	s.lost = failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of the session %q runs any more: %s", s.key, f.Why).
+	err := failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of the session %q runs any more: %s", s.key, f.Why).
 		WithHint("close the session; `laufwerk claims list` shows what is known, `laufwerk claims abandon CLAIM --reason …` gives it up")
-	return s.lost
+	if !s.host {
+		s.lost = err
+	}
+	return err
 }
 
 // opName is the folder name of an operation's records: short, and the same in every worker.

@@ -107,7 +107,7 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 		}
 		t.turned.ExitCode = &r.exit.Code
 		t.s.conversation = t.conversation
-		if err := r.trouble("the agent program"); err != nil {
+		if err := r.trouble("the agent program", failure.AgentFailed); err != nil {
 			return "", err
 		}
 		reply, err := t.reader.End(r.exit.Code, r.stderrTail)
@@ -256,22 +256,20 @@ func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation
 		return ExecResult{}, Turned{}, err
 	}
 	defer leave()
+	return m.exec(ctx, s, op, func(sb providers.Sandbox) (supervise.Spec, error) {
+		env, err := m.environ(sb, a.Env)
+		return supervise.Spec{
+			Argv: []string{"bash", "-c", a.Command}, Env: env, Dir: sb.Workdir(), Stdin: a.Stdin.bytes(),
+			Timeout: time.Duration(a.Timeout) * time.Millisecond,
+		}, err
+	}, "the command")
+}
+
+// exec runs a command to its end and returns what it printed.
+func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb providers.Sandbox) (supervise.Spec, error), what string) (ExecResult, Turned, error) {
 	r, err := m.supervised(ctx, s, op, work{
 		keep: true,
-		spec: func(sb providers.Sandbox, _ bool) (supervise.Spec, error) {
-			env := sb.BaseEnv()
-			for name, v := range a.Env {
-				value, err := m.resolve(name, v)
-				if err != nil {
-					return supervise.Spec{}, err
-				}
-				env = append(env, name+"="+value)
-			}
-			return supervise.Spec{
-				Argv: []string{"bash", "-c", a.Command}, Env: env, Dir: sb.Workdir(), Stdin: a.Stdin.bytes(),
-				Timeout: time.Duration(a.Timeout) * time.Millisecond,
-			}, nil
-		},
+		spec: func(sb providers.Sandbox, _ bool) (supervise.Spec, error) { return spec(sb) },
 		stdout: func(chunk []byte, untold int, upto int64) {
 			if untold > 0 {
 				op.Event(journal.Event{Kind: "output", Text: string(chunk[len(chunk)-untold:]), Upto: upto})
@@ -280,11 +278,11 @@ func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation
 	})
 	t := Turned{Attempts: r.attempts, Millis: r.millis()}
 	if err != nil {
-		t.Lost = s.lost != nil
+		t.Lost = !s.host && s.lost != nil
 		return ExecResult{}, t, err
 	}
 	t.ExitCode = &r.exit.Code
-	if err := r.trouble("the command"); err != nil {
+	if err := r.trouble(what, failure.Failed); err != nil {
 		return ExecResult{}, t, err
 	}
 	return ExecResult{
@@ -292,6 +290,19 @@ func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation
 		Stdout:   strings.ToValidUTF8(string(r.stdout), "\uFFFD"),
 		Stderr:   strings.ToValidUTF8(string(r.stderr), "\uFFFD"),
 	}, t, nil
+}
+
+// environ is the sandbox's environment with an operation's own variables.
+func (m *Manager) environ(sb providers.Sandbox, own map[string]Var) ([]string, error) {
+	env := sb.BaseEnv()
+	for name, v := range own {
+		value, err := m.resolve(name, v)
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, name+"="+value)
+	}
+	return env, nil
 }
 
 func (m *Manager) resolve(name string, v Var) (string, error) {
@@ -310,10 +321,10 @@ func (m *Manager) resolve(name string, v Var) (string, error) {
 }
 
 // trouble tells the ends that are nobody's exit code.
-func (r result) trouble(what string) error {
+func (r result) trouble(what string, start failure.Kind) error {
 	switch {
 	case r.exit.Error != "":
-		return failure.New(failure.AgentFailed, "%s could not be started: %s", what, r.exit.Error)
+		return failure.New(start, "%s could not be started: %s", what, r.exit.Error)
 	case r.exit.Incomplete != "":
 		return failure.New(failure.Failed, "what %s wrote could not be kept whole: %s", what, r.exit.Incomplete)
 	case r.exit.TimedOut:

@@ -50,7 +50,7 @@ func NewOperations(c OperationsConfig) *Operations {
 	o := &Operations{c: c}
 	o.workspaces = newWorkspaces(c)
 	o.sessions = session.NewManager(session.Config{
-		Run: c.Run, RunDir: c.RunDir, Project: c.Scope, Driver: c.Driver, Targets: c.Targets, Provider: c.Provider, Harness: c.Harness,
+		Run: c.Run, RunDir: c.RunDir, Root: c.Root, Project: c.Scope, Driver: c.Driver, Targets: c.Targets, Provider: c.Provider, Harness: c.Harness,
 		Workspace: o.workspaces.forSession, HostEnv: func(name string) (string, bool) { v, ok := c.HostVars[name]; return v, ok }, Now: c.Now, EventsFrom: c.EventsFrom,
 	})
 	o.workspaces.quiet = o.sessions.WithoutWriter

@@ -58,6 +58,16 @@ func sessionHandlers(m *session.Manager) map[string]Handler {
 			Recall:  func(call protocol.Call, c Completion) error { return recallTurn(m, call.Scope, c) },
 			Private: withoutValues,
 		},
+		protocol.OpHostExec: {
+			Do: func(ctx context.Context, op *Op) (any, any, error) {
+				a, err := decode[session.HostArgs](op)
+				if err != nil {
+					return nil, nil, err
+				}
+				return unpack(m.HostExec(ctx, a, op))
+			},
+			Private: withoutValues,
+		},
 		protocol.OpSessionReadFile: {
 			Do: func(ctx context.Context, op *Op) (any, any, error) {
 				a, err := decode[fileArgs](op)
