@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
 // hang is how long a script waits for something that must come. It is no assertion about time.
@@ -49,13 +51,13 @@ func setup(e *testscript.Env) error {
 	return nil
 }
 
-// processesOf finds the processes that carry a script's WORK in their environment.
+// processesOf finds the processes that carry a path of a script in their environment: agents have HOME from it.
 func processesOf(work string) map[int]string {
 	left := map[int]string{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err != nil || !bytes.Contains(env, []byte("WORK="+work+"\x00")) {
+		if err != nil || !bytes.Contains(env, []byte("="+work+"/")) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && pid != os.Getpid() {
@@ -66,10 +68,13 @@ func processesOf(work string) map[int]string {
 	return left
 }
 
-// condition adds [root] to testscript's own.
+// condition adds [root] and [crashpoints] to testscript's own.
 func condition(name string) (bool, error) {
-	if name == "root" {
+	switch name {
+	case "root":
 		return os.Geteuid() == 0, nil
+	case "crashpoints":
+		return crash.Enabled, nil
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
 }
