@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
@@ -129,12 +128,7 @@ func newCodexWorld(t *testing.T, steps ...testkit.Step) *codexWorld {
 	w.write(filepath.Join(w.project, "fields.go"), buggy)
 	w.write(filepath.Join(w.project, "fields_test.go"), fieldsTest)
 	w.login(time.Now().Add(24 * time.Hour))
-	receipt, _ := json.Marshal(harness.Receipt{Format: harness.ReceiptFormat, Program: "codex", Version: "0.171.0", Path: binary, Recipe: "test", At: time.Now()})
-	if err := os.MkdirAll(w.home, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	w.must([]int{0}, "runs", "list") // makes nothing that the receipt needs, and shows that it may come first
-	w.private(harness.ReceiptPath(w.home, "codex"), receipt)
+	w.must([]int{0}, "prepare", "local", "--codex", binary)
 	w.env = []string{"GOFLAGS=-mod=mod", "GOTOOLCHAIN=local", "GOPROXY=off"}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
 		out, err := exec.Command("go", "env", name).Output()

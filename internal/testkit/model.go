@@ -49,8 +49,19 @@ type Step struct {
 // NewModel starts a server that plays steps; it ends with the test.
 func NewModel(t testing.TB, steps ...Step) *Model {
 	t.Helper()
+	return NewModelAt(t, "127.0.0.1:0", steps...)
+}
+
+// NewModelAt is NewModel at an address.
+func NewModelAt(t testing.TB, address string, steps ...Step) *Model {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	m := &Model{steps: steps, closing: make(chan struct{})}
-	m.server = httptest.NewServer(http.HandlerFunc(m.serve))
+	m.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(m.serve)}}
+	m.server.Start()
 	m.URL = m.server.URL
 	t.Cleanup(func() {
 		close(m.closing)

@@ -1,0 +1,268 @@
+package app_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/testkit"
+)
+
+func (w *codexWorld) until(what string, ok func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(hang); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// asked waits until the model server has got n requests.
+func (w *codexWorld) asked(n int) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("request %d", n), func() bool { return len(w.model.Requests("")) >= n })
+}
+
+// start is a worker that goes on on its own.
+func (w *codexWorld) start(args ...string) (*exec.Cmd, *bytes.Buffer) {
+	w.t.Helper()
+	cmd := w.command(nil, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd, &out
+}
+
+// goesOn resumes the only run to its end, and checks that it cost one conversation and as many requests as it had to.
+func (w *codexWorld) goesOn(says string, requests int) {
+	w.t.Helper()
+	code, out, errs := w.laufwerk(nil, "resume", w.runs()[0].ID, "--no-input", "--json")
+	if code != 0 || !strings.Contains(out, says) {
+		w.t.Fatalf("resume: exit %d, want 0 and %q\n%s%s", code, says, out, errs)
+	}
+	if n := w.model.Threads(); len(n) != 1 || len(w.model.Requests("")) != requests {
+		w.t.Errorf("%d requests, want %d in one thread: %v", len(w.model.Requests("")), requests, n)
+	}
+	w.noSecret(out, errs)
+	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
+	w.nothingIsLeft()
+}
+
+// TestCodexAgainstFailingServers: a clear failure in bounded time, and the same turn goes on once the server is well.
+func TestCodexAgainstFailingServers(t *testing.T) {
+	cases := map[string]struct {
+		step     testkit.Step
+		says     string
+		requests int // until Codex gives up
+	}{
+		"401":  {testkit.APIError(401, "invalid_request", "Unauthorized"), "codex login", 4},
+		"429":  {testkit.APIError(429, "usage_limit_reached", "limit"), "limit is reached", 1},
+		"500":  {testkit.APIError(500, "server_error", "oops"), "the model server fails", 4},
+		"hang": {testkit.Hang(), "cannot be reached", 2},
+		"drop": {testkit.Drop(), "cannot be reached", 2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newCodexWorld(t, c.step)
+			code, out, errs := w.laufwerk(nil, "run", "turn", "--no-input")
+			if code != 4 || !strings.Contains(errs, c.says) || !strings.Contains(errs, "laufwerk resume") {
+				t.Fatalf("exit %d, want 4 and %q\n%s%s", code, c.says, out, errs)
+			}
+			w.noSecret(out, errs)
+			if n := len(w.model.Requests("")); n != c.requests {
+				t.Errorf("%d requests, want %d", n, c.requests)
+			}
+			w.model.Play(testkit.Say("went on"))
+			w.goesOn("went on", c.requests+1)
+		})
+	}
+}
+
+func TestCodexWithoutAServer(t *testing.T) {
+	t.Parallel()
+	w := newCodexWorld(t)
+	w.url = testkit.Refuses(t)
+	w.point(nil)
+	code, out, errs := w.laufwerk(nil, "run", "turn", "--no-input")
+	if code != 4 || !strings.Contains(errs, "cannot be reached") {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	w.model = testkit.NewModelAt(t, strings.TrimPrefix(w.url, "http://"), testkit.Say("went on"))
+	w.goesOn("went on", 1)
+}
+
+func TestCodexNeedsAProgramAndALogin(t *testing.T) {
+	t.Parallel()
+	w := newCodexWorld(t, testkit.Say("done"))
+	receipt := filepath.Join(w.home, "harness/codex/receipt.json")
+	kept, err := os.ReadFile(receipt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(says ...string) {
+		t.Helper()
+		args := []string{"run", "turn", "--no-input"}
+		if list := w.runs(); len(list) > 0 {
+			args = []string{"resume", list[0].ID, "--no-input"}
+		}
+		code, out, errs := w.laufwerk(nil, args...)
+		if code != 4 {
+			t.Fatalf("exit %d\n%s%s", code, out, errs)
+		}
+		for _, s := range says {
+			if !strings.Contains(errs, s) {
+				t.Errorf("no %q in\n%s", s, errs)
+			}
+		}
+		w.noSecret(out, errs)
+	}
+	if err := os.Remove(receipt); err != nil {
+		t.Fatal(err)
+	}
+	refused("laufwerk prepare local")
+	w.private(receipt, kept)
+	w.login(time.Now().Add(-time.Hour))
+	refused("expired", "codex login")
+	w.private(filepath.Join(w.dir, ".codex/auth.json"), []byte(`{"auth_mode":"apikey","OPENAI_API_KEY":"sk-canary-0123456789"}`))
+	refused("API key", "codex login")
+	if err := os.Remove(filepath.Join(w.dir, ".codex/auth.json")); err != nil {
+		t.Fatal(err)
+	}
+	refused("not logged in", "codex login")
+	for _, c := range w.claims() {
+		if c.Kind != "workspace" {
+			t.Errorf("%s was allocated", c.Kind)
+		}
+	}
+	w.login(time.Now().Add(time.Hour))
+	w.goesOn("done", 1)
+}
+
+func TestCodexAnswersWhatIsNoJSON(t *testing.T) {
+	t.Parallel()
+	w := newCodexWorld(t, testkit.Say("I think so"))
+	code, out, errs := w.laufwerk(nil, "run", "schema", "--no-input")
+	if code != 7 || !strings.Contains(errs, "does not fit the schema") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
+	w.nothingIsLeft()
+}
+
+func TestCodexLeavesADaemon(t *testing.T) {
+	t.Parallel()
+	w := newCodexWorld(t, testkit.Shell("setsid sleep 1000 < /dev/null > /dev/null 2>&1 & env -i setsid sleep 1000 < /dev/null > /dev/null 2>&1 & echo started"), testkit.Say("done"))
+	w.must([]int{0}, "run", "turn", "--no-input")
+	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
+	w.nothingIsLeft() // and the end of the test looks for processes in its folders
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if cwd, err := os.Readlink(filepath.Join(dir, "cwd")); err == nil && strings.HasPrefix(cwd, w.dir) {
+			t.Errorf("%s %q is left in %s", filepath.Base(dir), line, cwd)
+		}
+	}
+}
+
+// A person who stops the worker stops the turn; it goes on where it was.
+func TestCodexIsInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newCodexWorld(t, testkit.Shell("touch began; sleep 1000"), testkit.Say("went on"))
+	cmd, out := w.start("run", "turn", "--no-input")
+	w.until("the command", func() bool {
+		found, _ := filepath.Glob(filepath.Join(w.home, "workspaces/*/*/began"))
+		more, _ := filepath.Glob(filepath.Join(w.home, "workspaces/*/began"))
+		return len(found)+len(more) > 0
+	})
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
+		t.Fatalf("exit %d\n%s", cmd.ProcessState.ExitCode(), out)
+	}
+	w.goesOn("went on", 2)
+}
+
+// A worker that is killed in the middle of a turn: the turn goes on without it, and is paid for once.
+func TestCodexOutlivesItsWorker(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	w := newCodexWorld(t, testkit.Gate(gate, testkit.Shell("echo hi > hi.txt")), testkit.Say("done"))
+	cmd, _ := w.start("run", "turn", "--no-input")
+	w.asked(1)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	close(gate)
+	w.goesOn("done", 2)
+}
+
+// If its supervisor is killed too, the thread is continued: what was done is not done again.
+func TestCodexIsKilledWithItsSupervisor(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	defer close(gate)
+	w := newCodexWorld(t, testkit.Shell("echo hi >> hi.txt"), testkit.Gate(gate, testkit.Say("never")))
+	cmd, _ := w.start("run", "turn", "--no-input")
+	w.asked(2)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	records, _ := filepath.Glob(filepath.Join(w.home, "runs/*/sessions/*/ops/*/started"))
+	if len(records) != 1 {
+		t.Fatalf("records: %v", records)
+	}
+	b, err := os.ReadFile(records[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s supervise.Started
+	if err := json.Unmarshal(b, &s); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(s.Supervisor.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.model.Play(testkit.Say("x"), testkit.Say("x"), testkit.Say("went on"))
+	w.goesOn("went on", 3)
+	if third := w.model.Requests("")[2]; !strings.Contains(third.Raw, "echo hi") {
+		t.Error("the thread was not continued")
+	}
+}
+
+func TestFourRunsOfCodexAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newCodexWorld(t, testkit.Shell("sleep 0.3; echo hi"), testkit.Say("done"))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if code, out, errs := w.laufwerk(nil, "run", "turn", "--no-input"); code != 0 {
+				t.Errorf("exit %d\n%s%s", code, out, errs)
+			}
+		}()
+	}
+	wg.Wait()
+	n := w.model.Threads()
+	for id, requests := range n {
+		if requests != 2 {
+			t.Errorf("%d requests of %s", requests, id)
+		}
+	}
+	if len(n) != 4 {
+		t.Errorf("%d threads", len(n))
+	}
+	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
+	w.nothingIsLeft()
+	w.noSecret()
+}
