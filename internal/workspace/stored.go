@@ -18,6 +18,9 @@ const writtenFile = "written"
 // FreezeDirectory freezes the workspace in dir, below the folder of freezes. The caller has made sure that nothing writes there.
 func FreezeDirectory(ctx context.Context, dir, freezes string, now func() time.Time) (Freeze, error) {
 	o, err := LoadOpened(dir)
+	if errors.Is(err, fs.ErrNotExist) { // it was complete when it was opened
+		return Freeze{}, lost(dir, fs.ErrNotExist)
+	}
 	if err != nil {
 		return Freeze{}, err
 	}

@@ -782,6 +782,9 @@ func TestResources(t *testing.T) {
 	if b, _ := os.ReadFile(TreePath(dir, o) + "/f"); string(b) != "the agent's work" {
 		t.Error("resolving a complete workspace made it anew")
 	}
+	if _, err := FreezeDirectory(ctx, home+"/workspaces/removed-by-its-agent", t.TempDir(), time.Now); !failure.Is(err, failure.WorkspaceLost) {
+		t.Errorf("a folder that is gone: %v", err)
+	}
 	if o := r.Observe(ctx, in); o.Presence != providers.Present {
 		t.Errorf("%+v", o)
 	}
