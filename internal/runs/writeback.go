@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"github.com/laufwerk/laufwerk/internal/claims"
@@ -65,10 +66,17 @@ func (s *Service) Differences(ctx context.Context, r Run) ([]Difference, error) 
 
 // Ended is how a half-applied write-back was ended.
 type Ended struct {
-	Run      string   `json:"run"`
-	State    string   `json:"state"`
-	Restored []string `json:"restored,omitempty"`
-	Left     []string `json:"left,omitempty"` // paths that somebody changed since: they were not touched
+	Run      string     `json:"run"`
+	State    string     `json:"state"`
+	Restored []string   `json:"restored,omitempty"`
+	Left     []LeftPath `json:"left,omitempty"`
+	Rescued  []string   `json:"rescued,omitempty"` // files with what somebody wrote meanwhile, which are in no other place
+}
+
+// LeftPath is a path that was not touched, because somebody changed it since.
+type LeftPath struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
 }
 
 // WriteBackSteps lists what the half-applied write-back of a run is made of.
@@ -118,19 +126,23 @@ func (s *Service) endWriteBack(ctx context.Context, r Run, abort bool) (Ended, e
 	}
 	e := Ended{Run: r.ID, State: "done"}
 	if abort {
+		var rep writeback.Report
 		e.State = "undone"
-		rep, err := writeback.Abort(ctx, dir)
-		e.Restored = rep.Restored
+		rep, err = writeback.Abort(ctx, dir)
+		e.Restored, e.Rescued = rep.Restored, rep.Rescued
 		for _, left := range rep.Left {
-			e.Left = append(e.Left, left.Path)
+			e.Left = append(e.Left, LeftPath(left))
 		}
-		if err != nil {
-			return e, err
-		}
-	} else if err := writeback.Continue(ctx, dir); err != nil {
-		return e, err
+	} else {
+		err = writeback.Continue(ctx, dir)
 	}
-	return e, s.freeSource(ctx, r.ID, filepath.Base(dir))
+	if p, pendingErr := writeback.Pending(dir); p != nil || pendingErr != nil {
+		return e, errors.Join(err, pendingErr)
+	}
+	if freed := s.freeSource(ctx, r.ID, filepath.Base(dir)); err == nil {
+		err = freed
+	}
+	return e, err
 }
 
 func (s *Service) freeSource(ctx context.Context, run, folder string) error {

@@ -47,12 +47,12 @@ const (
 
 // Step is one change to the source, for listings.
 type Step struct {
-	Path   string
-	Action Action
-	Type   workspace.Type // of what will be there; of what was there for Remove
-	Mode   uint32         // that a file or directory will have; 0 for Remove and links
-	Size   int64          // of a file's new content
-	Note   string         // what a person may want to know: a hard link that breaks, an owner that changes
+	Path   string         `json:"path"`
+	Action Action         `json:"action"`
+	Type   workspace.Type `json:"type"`           // of what will be there; of what was there for Remove
+	Mode   uint32         `json:"mode,omitempty"` // that a file or directory will have; 0 for Remove and links
+	Size   int64          `json:"size"`           // of a file's new content
+	Note   string         `json:"note,omitempty"` // what a person may want to know: a hard link that breaks, an owner that changes
 }
 
 // Plan is one write-back, as it is kept in its folder.

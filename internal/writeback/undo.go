@@ -51,8 +51,8 @@ func (p *Plan) abort(ctx context.Context) (Report, error) {
 		if err := p.to(Done); err != nil {
 			return Report{}, err
 		}
-		return Report{}, failure.New(failure.RunState, "every change was already in place when the write-back was interrupted; it is done and cannot be aborted any more").
-			WithHint("undo it in %s by hand; the originals are in %s", p.doc.Source, p.dir)
+		return Report{}, failure.New(failure.RunState, "every change was already in place when the write-back was interrupted; it is done and cannot be aborted any more. The originals are in %s", p.dir).
+			WithHint("laufwerk runs show RUN")
 	}
 	if err := e.restage(ctx); err != nil {
 		return Report{}, halfAppliedBecause(p, err)

@@ -103,7 +103,7 @@ func state(l Listed) string {
 func note(l Listed) string {
 	switch {
 	case l.HalfApplied:
-		return "laufwerk writeback continue|abort " + l.ID
+		return "laufwerk writeback continue " + l.ID
 	case l.State == runs.Waiting && len(l.Waiting) > 0:
 		return l.Waiting[0].Title
 	case l.State == runs.Interrupted:

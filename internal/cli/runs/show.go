@@ -48,6 +48,9 @@ func show(ctx context.Context, o *ShowOptions) error {
 	r := d.Run
 	ui.Printf("run %s of %s in %s\n", ui.Out.Bold(r.ID), r.Workflow, r.Root)
 	ui.Printf("state %s%s\n", r.State, because(r.Reason))
+	if d.HalfApplied {
+		ui.Printf("half-applied write-back\n")
+	}
 	if d.Worker != nil {
 		ui.Printf("worker %s\n", d.Worker.String())
 	}
@@ -66,6 +69,12 @@ func show(ctx context.Context, o *ShowOptions) error {
 	}
 	for _, c := range d.Claims {
 		ui.Printf("holds %s %s (%s)\n", string(c.Kind), c.ID, string(c.State))
+	}
+	switch {
+	case d.HalfApplied:
+		ui.Next("laufwerk writeback continue " + r.ID + "\nlaufwerk writeback abort " + r.ID)
+	case r.State == runs.Interrupted:
+		ui.Next("laufwerk resume " + r.ID)
 	}
 	return ui.Document(d)
 }

@@ -45,7 +45,7 @@ func command(d *cli.Deps, open worker.Open, runF func(context.Context, *Options)
 	}
 	if abort {
 		cmd.Use, cmd.Short = "abort RUN", "Undo a half-applied write-back"
-		cmd.Long = "Put back what was there before, path by path; a path that somebody changed since is left alone and named."
+		cmd.Long = "Put back what was there before, path by path; a path that somebody changed since is left alone and named.\nlaufwerk resume would write the same bytes again; laufwerk runs cancel ends the run."
 		cmd.Example = "$ laufwerk writeback abort 261129-k3f9x2ab --dry-run\n$ laufwerk writeback abort 261129-k3f9x2ab"
 	}
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list the steps")
@@ -78,10 +78,17 @@ func run(ctx context.Context, o *Options) error {
 	for _, p := range rep.Restored {
 		ui.Printf("restored\t%s\n", render.Name(p))
 	}
-	for _, p := range rep.Left {
-		ui.Printf("left\t%s\n", render.Name(p))
+	for _, l := range rep.Left {
+		ui.Printf("left\t%s\t%s\n", render.Name(l.Path), render.Name(l.Why))
+	}
+	for _, p := range rep.Rescued {
+		ui.Printf("rescued\t%s\n", render.Name(p))
 	}
 	ui.Talkf("the write-back of run %s is %s\n", rep.Run, rep.State)
-	ui.Next("laufwerk resume " + rep.Run)
+	if o.Abort {
+		ui.Next("laufwerk runs cancel " + rep.Run + "\nlaufwerk resume " + rep.Run)
+	} else {
+		ui.Next("laufwerk resume " + rep.Run)
+	}
 	return ui.Document(rep)
 }
