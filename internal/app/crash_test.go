@@ -43,25 +43,6 @@ func points(t *testing.T) (first, second []string) {
 	return first, second
 }
 
-// done checks a job that came to its end: nothing ran more often than most times, the source holds exactly what was
-// approved, and nothing is left.
-func (w *world) done(most int) {
-	w.t.Helper()
-	r := w.finish()
-	if r.State != "succeeded" {
-		w.t.Fatalf("the run is %s", r.State)
-	}
-	for _, what := range []string{"begin", "count"} {
-		if n := w.ran()[what]; n < 1 || n > most {
-			w.t.Errorf("%q ran %d times", what, n)
-		}
-	}
-
-	w.sourceIs(after())
-	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
-	w.nothingIsLeft()
-}
-
 // dies is the environment in which the first process that reaches a point is killed there.
 func (w *world) dies(point string) []string {
 	return []string{"LAUFWERK_CRASH=" + point, "LAUFWERK_CRASH_ONCE=" + filepath.Join(w.dir, "crashed")}

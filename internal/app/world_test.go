@@ -13,6 +13,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
 // world is a project with a home of its own, an agent that counts, and a person who approves.
@@ -23,7 +27,12 @@ type world struct {
 	home    string
 	counts  string
 	env     []string // of every command
+	user    []string // in front of every command: setpriv and its arguments where it is another user's
+	program string   // laufwerk; "" is this test binary where it lies
 }
+
+// The file in counts that keeps the agent in the middle of its turn while it is there.
+const hold = "hold"
 
 const jobWorkflow = `
 import { all, Clock, defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";
@@ -102,33 +111,226 @@ func (w *world) workflow(name, source string) {
 	w.write(filepath.Join(w.project, "laufwerk/workflows", name, "workflow.ts"), source)
 }
 
+// flow is a workflow whose run does what body says. COUNTS and AGENT in it are paths.
+func (w *world) flow(name, body string) {
+	w.workflow(name, strings.NewReplacer("AGENT", filepath.Join(w.dir, "agent.sh"), "COUNTS", w.counts).Replace(strings.NewReplacer("NAME", name, "BODY", body).Replace(`
+import { all, Clock, defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";
+import { createCommand } from "@laufwerk/sdk/harness/command";
+import { execution } from "../../execution";
+
+const agent = execution.agent({ harness: createCommand({ command: ["bash", "AGENT", "COUNTS"] }) });
+
+export const workflow = defineWorkflow<unknown, unknown>({
+  name: "NAME",
+  *run() {
+BODY
+  },
+});
+`)))
+}
+
+// mark makes a file in counts, unmark removes it.
+func (w *world) mark(name string) { w.write(filepath.Join(w.counts, name), "") }
+
+func (w *world) unmark(name string) {
+	w.t.Helper()
+	if err := os.Remove(filepath.Join(w.counts, name)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// nobody gives the world to a user that may make no control groups.
+func (w *world) nobody() {
+	w.t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	if _, err := exec.LookPath("setpriv"); err != nil {
+		w.t.Fatalf("tests as another user need setpriv: %v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.program = filepath.Join(w.dir, "laufwerk")
+	if b, err := os.ReadFile(self); err != nil || os.WriteFile(w.program, b, 0o755) != nil {
+		w.t.Fatalf("copy the test binary: %v", err)
+	}
+	const id = 65534
+	err = filepath.WalkDir(w.dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, id, id)
+	})
+	if err == nil {
+		err = os.Chmod(filepath.Dir(w.dir), 0o755)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.user = []string{"setpriv", "--reuid", strconv.Itoa(id), "--regid", strconv.Itoa(id), "--clear-groups", "--"}
+}
+
 // command is laufwerk as this test binary, in the project.
 func (w *world) command(env []string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	if w.program != "" {
+		self = w.program
+	}
 	cmd := exec.Command(self)
 	cmd.Args = append([]string{"laufwerk"}, args...)
+	if w.user != nil {
+		cmd = exec.Command(w.user[0], append(append(w.user[1:len(w.user):len(w.user)], self), args...)...)
+	}
 	cmd.Dir = w.project
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "LAUFWERK_HOME=" + w.home, "WORK=" + w.dir}, append(w.env[:len(w.env):len(w.env)], env...)...)
 	return cmd
 }
 
-// laufwerk runs a command to its end: its exit code (-1 where a signal ended it) and what it printed.
+// laufwerk runs a command to its end: its exit code (128+n where the signal n ended it) and what it printed.
 func (w *world) laufwerk(env []string, args ...string) (code int, stdout, stderr string) {
 	w.t.Helper()
-	cmd := w.command(env, args...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	hung := time.AfterFunc(hang, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
-	defer hung.Stop()
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	return w.start(env, args...).wait()
+}
+
+// running is a command in the background, the leader of a process group as a shell's jobs are.
+type running struct {
+	t         testing.TB
+	cmd       *exec.Cmd
+	out, errs bytes.Buffer
+}
+
+func (w *world) start(env []string, args ...string) *running {
+	w.t.Helper()
+	r := &running{t: w.t, cmd: w.command(env, args...)}
+	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.errs
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := r.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+	return r
+}
+
+func (r *running) pid() int { return r.cmd.Process.Pid }
+
+// kill is SIGKILL, and the end.
+func (r *running) kill() {
+	r.t.Helper()
+	r.signal(syscall.SIGKILL)
+	if code, out, errs := r.wait(); code != 128+int(syscall.SIGKILL) {
+		r.t.Fatalf("it had ended before it was killed: exit %d\n%s%s", code, out, errs)
+	}
+}
+
+func (r *running) signal(sig syscall.Signal) {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(sig); err != nil {
+		r.t.Fatalf("signal it: %v\n%s", err, r.errs.String())
+	}
+}
+
+func (r *running) wait() (code int, stdout, stderr string) {
+	r.t.Helper()
+	hung := time.AfterFunc(hang, func() { _ = r.cmd.Process.Signal(syscall.SIGQUIT) })
+	defer hung.Stop()
+	err := r.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		r.t.Fatal(err)
+	}
+	code = r.cmd.ProcessState.ExitCode()
+	if ws, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		code = 128 + int(ws.Signal())
+	}
+	return code, r.out.String(), r.errs.String()
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(hang); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never came to be that %s", what)
+		}
+	}
+}
+
+// begun waits until a line of ran begins with the word for the n-th time.
+func (w *world) begun(word string, n int) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("%q ran for the time %d", word, n), func() bool { return w.ran()[word] >= n })
+}
+
+// supervisor is one that lives, by its record.
+type supervisor struct {
+	dir     string
+	started supervise.Started
+}
+
+func (w *world) supervisors() []supervisor {
+	w.t.Helper()
+	var live []supervisor
+	records, _ := filepath.Glob(filepath.Join(w.home, "runs/*/sessions/*/ops/*/started"))
+	for _, path := range records {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		s := supervisor{dir: filepath.Dir(path)}
+		if err := json.Unmarshal(b, &s.started); err != nil {
+			w.t.Fatal(err)
+		}
+		if process.Look(s.started.Supervisor) == process.Alive {
+			live = append(live, s)
+		}
+	}
+	return live
+}
+
+// killSupervisor kills the only one that lives.
+func (w *world) killSupervisor() supervisor {
+	w.t.Helper()
+	live := w.supervisors()
+	if len(live) != 1 {
+		w.t.Fatalf("%d supervisors live", len(live))
+	}
+	if err := process.Signal(live[0].started.Supervisor, syscall.SIGKILL); err != nil {
+		w.t.Fatal(err)
+	}
+	return live[0]
+}
+
+// onlyRun is the one that there is.
+func (w *world) onlyRun() listedRun {
+	w.t.Helper()
+	list := w.runs()
+	if len(list) != 1 {
+		w.t.Fatalf("%d runs: %v", len(list), list)
+	}
+	return list[0]
+}
+
+// records is the journal of the only run.
+func (w *world) records() []journal.Record {
+	w.t.Helper()
+	records, err := journal.At(filepath.Join(w.home, "runs", w.onlyRun().ID)).Read()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return records
+}
+
+// journaled counts the records of each operation by type, as "type operation".
+func (w *world) journaled() map[string]int {
+	w.t.Helper()
+	n := map[string]int{}
+	for _, r := range w.records() {
+		n[strings.TrimSpace(string(r.Type)+" "+r.Op)]++
+	}
+	return n
 }
 
 // must runs a command that ends with one of the codes.
@@ -186,6 +388,25 @@ func (w *world) finish() listedRun {
 	}
 	w.t.Fatalf("the run does not come to its end: %v", w.runs())
 	return listedRun{}
+}
+
+// done checks a job that came to its end: nothing ran more often than most times, the source holds exactly what was
+// approved, and nothing is left.
+func (w *world) done(most int) {
+	w.t.Helper()
+	r := w.finish()
+	if r.State != "succeeded" {
+		w.t.Fatalf("the run is %s", r.State)
+	}
+	for _, what := range []string{"begin", "count"} {
+		if n := w.ran()[what]; n < 1 || n > most {
+			w.t.Errorf("%q ran %d times", what, n)
+		}
+	}
+
+	w.sourceIs(after())
+	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
+	w.nothingIsLeft()
 }
 
 // ran counts the lines that the agent and the command left, by their first word.

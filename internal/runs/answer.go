@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
@@ -41,17 +42,58 @@ func (s *Service) Answer(ctx context.Context, a Answer) (Run, error) {
 			WithHint("laufwerk diff %s", r.ID)
 	}
 	j := s.Journal(r.ID)
-	waiting, err := j.Messages()
-	if err != nil {
+	if left, err := s.answerLeft(r.ID, a.Key); err != nil {
 		return r, err
-	}
-	for _, m := range waiting {
-		if m.Kind == journal.Answer && m.Key == a.Key {
-			return r, failure.New(failure.RunState, "the question %q of run %s was answered already; the run has not taken the answer yet", a.Key, r.ID).
-				WithHint("laufwerk resume %s", r.ID)
-		}
+	} else if left {
+		return r, failure.New(failure.RunState, "the question %q of run %s was answered already; the run has not taken the answer yet", a.Key, r.ID).
+			WithHint("laufwerk resume %s", r.ID)
 	}
 	return r, j.Send(journal.Message{Kind: journal.Answer, At: s.now(), Key: a.Key, Value: value, Digest: q.Digest, Who: a.Who})
+}
+
+// takeUpWait is how long TakeUp waits for a live worker to take an answer: its next look into the inbox is a moment away,
+// unless the run has not come to its question yet.
+const takeUpWait = 5 * time.Second
+
+// TakeUp sees to it that an answer that was left does not lie there: it resumes the run, unless another worker takes the
+// answer. That worker may be about to leave, so the lease that it still holds proves nothing. False says that it is the
+// other worker's.
+func (s *Service) TakeUp(ctx context.Context, id, key string) (Started, bool, error) {
+	for tries := takeUpWait / takeUpLook; ; tries-- {
+		st, err := s.Resume(ctx, id)
+		if err == nil {
+			return st, true, nil
+		}
+		left, leftErr := s.answerLeft(id, key)
+		switch {
+		case leftErr != nil:
+			return st, false, leftErr
+		case !left: // also where that worker has brought the run to its end
+			return st, false, nil
+		case !failure.Is(err, failure.LeaseHeld):
+			return st, false, err
+		case tries <= 0:
+			return st, false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return st, false, ctx.Err()
+		case <-time.After(takeUpLook):
+		}
+	}
+}
+
+const takeUpLook = 20 * time.Millisecond
+
+// answerLeft says whether an answer to a question still waits in the inbox.
+func (s *Service) answerLeft(id, key string) (bool, error) {
+	waiting, err := s.Journal(id).Messages()
+	for _, m := range waiting {
+		if m.Kind == journal.Answer && m.Key == key {
+			return true, nil
+		}
+	}
+	return false, err
 }
 
 // Questions are the open ones of a run, as its journal knows them.

@@ -80,15 +80,15 @@ func answer(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if _, live := s.Worker(r.ID); live || o.NoResume {
+	if o.NoResume {
 		o.Deps.UI.Talkf("the answer is recorded\n")
-		if !live {
+		if _, live := s.Worker(r.ID); !live {
 			o.Deps.UI.Next("laufwerk resume " + r.ID)
 		}
 		return o.Deps.UI.Document(worker.Document{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
-	st, err := s.Resume(ctx, r.ID)
-	if failure.Is(err, failure.LeaseHeld) { // somebody else took it up this moment, with the answer
+	st, ours, err := s.TakeUp(ctx, r.ID, o.Key)
+	if err == nil && !ours {
 		o.Deps.UI.Talkf("the answer is recorded; another worker is on the run\n")
 		return o.Deps.UI.Document(worker.Document{Run: r.ID, Workflow: r.Workflow, State: runs.Running})
 	}

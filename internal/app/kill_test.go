@@ -1,0 +1,544 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+)
+
+// threeOps does one operation that is over in a moment, one turn and one command that are held while a file is there.
+const threeOps = `
+    const workspace = yield* Workspace.open({ source: ".", execution });
+    const s = yield* Session.open({ key: "s", agent, workspace });
+    yield* s.exec({ key: "first", command: "echo first >> COUNTS/ran" });
+    yield* s.ask({ key: "turn", prompt: "edit" });
+    yield* s.exec({ key: "second", command: "echo second >> COUNTS/ran; while [ -e COUNTS/hold2 ]; do sleep 0.02; done" });
+    yield* s.close();
+    return "done";
+`
+
+// cuts are the two operations of threeOps that can be met in their middle.
+var cuts = []struct{ name, hold, begins, op string }{ //nolint:gochecknoglobals // a table of two tests
+	{"turn", hold, "begin", "session.ask[s]:turn"},
+	{"command", "hold2", "second", "session.exec[s]:second"},
+}
+
+// heldIn starts threeOps and returns with it in the middle of the operation.
+func (w *world) heldIn(name, file, begins string) *running {
+	w.t.Helper()
+	w.flow("three", threeOps)
+	w.mark(file)
+	r := w.start(nil, "run", "three", "--no-input")
+	w.begun(begins, 1)
+	eventually(w.t, "the supervisor of the "+name+" alone lives", func() bool { return len(w.supervisors()) == 1 })
+	return r
+}
+
+// ranTwice checks threeOps, of which one operation was cut once: it alone ran twice, which is journaled.
+func (w *world) ranTwice(cut, op string) {
+	w.t.Helper()
+	for word, id := range map[string]string{"first": "session.exec[s]:first", "begin": "session.ask[s]:turn", "second": "session.exec[s]:second"} {
+		want := 1
+		if word == cut {
+			want = 2
+		}
+		if n := w.ran()[word]; n != want {
+			w.t.Errorf("%q ran %d times, want %d", word, n, want)
+		}
+		j := w.journaled()
+		if j["started "+id] != want || j["cut "+id] != want-1 || j["completed "+id] != 1 {
+			w.t.Errorf("the journal says of %s: started %d times, cut %d, completed %d", id, j["started "+id], j["cut "+id], j["completed "+id])
+		}
+	}
+	for _, r := range w.records() {
+		if r.Type == journal.Cut && (r.Op != op || r.Attempt != 1 || !strings.Contains(r.Reason, "killed")) {
+			w.t.Errorf("cut: %+v", r)
+		}
+	}
+}
+
+func (w *world) hasControlGroups() bool {
+	_, why := process.CgroupPath("laufwerk-test")
+	return why == "" && w.user == nil
+}
+
+// SIGKILL of the supervisor, and of both: completed operations never run twice, the cut one once more, journaled as cut.
+func TestSupervisorIsKilled(t *testing.T) {
+	for _, c := range cuts {
+		for _, both := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/both=%t", c.name, both), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				if !w.hasControlGroups() {
+					t.Skip("no control groups (cgroup v2) can be made here: TestSupervisorIsKilledWithoutControlGroup holds what then happens")
+				}
+				worker := w.heldIn(c.name, c.hold, c.begins)
+				if both {
+					worker.kill()
+				}
+				w.killSupervisor()
+				w.begunAgain(worker, both, c.begins)
+				w.unmark(c.hold)
+				if !both {
+					if code, out, errs := worker.wait(); code != 0 {
+						t.Fatalf("exit %d\n%s%s", code, out, errs)
+					}
+				}
+				if r := w.finish(); r.State != "succeeded" {
+					t.Fatalf("the run is %s", r.State)
+				}
+				w.ranTwice(c.begins, c.op)
+				if b, _ := os.ReadFile(filepath.Join(w.counts, "ran")); c.name == "turn" && !strings.Contains(string(b), "cut off") {
+					t.Errorf("the agent was not told that its turn was cut: %q", b)
+				}
+				w.must([]int{0}, "cleanup", "--all", "--discard-changes")
+				w.nothingIsLeft()
+			})
+		}
+	}
+}
+
+// begunAgain waits until the cut operation was made again: by the worker that lives, or by the one that resumes.
+func (w *world) begunAgain(worker *running, resume bool, word string) {
+	w.t.Helper()
+	if resume {
+		r := w.start(nil, "resume", w.onlyRun().ID, "--no-input")
+		w.begun(word, 2)
+		r.kill() // the third worker joins what the second one started
+		return
+	}
+	_ = worker
+	w.begun(word, 2)
+}
+
+// Without a control group nobody can be sure that nothing of a killed supervisor's is left: the outcome is unknown, the
+// session can only be closed, closing cannot be proved, and abandoning the claim is the way out. Nothing hangs.
+func TestSupervisorIsKilledWithoutControlGroup(t *testing.T) {
+	for _, c := range cuts {
+		for _, both := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/both=%t", c.name, both), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.nobody()
+				worker := w.heldIn(c.name, c.hold, c.begins)
+				if both {
+					worker.kill()
+				}
+				s := w.killSupervisor()
+				if s.started.Cgroup != "" {
+					t.Fatalf("it has the control group %s", s.started.Cgroup)
+				}
+				code, out, errs := 0, "", ""
+				if both {
+					code, out, errs = w.laufwerk(nil, "resume", w.onlyRun().ID, "--no-input")
+				} else {
+					code, out, errs = worker.wait()
+				}
+				if code != 9 || !strings.Contains(errs, "claims abandon") {
+					t.Fatalf("exit %d\n%s%s", code, out, errs)
+				}
+				r := w.onlyRun()
+				j := w.journaled()
+				if r.State != "failed" || j["started "+c.op] != 1 || j["completed "+c.op] != 1 || w.ran()[c.begins] != 1 || w.ran()["first"] != 1 {
+					t.Errorf("%s; %v; %v", r.State, w.ran(), j)
+				}
+				w.abandoned(r.ID)
+			})
+		}
+	}
+}
+
+// abandoned goes the way out of a session that can never be proved to have ended.
+func (w *world) abandoned(run string) {
+	w.t.Helper()
+	w.must([]int{6}, "cleanup", run, "--discard-changes")
+	w.must([]int{6}, "runs", "prune", run)
+	n := 0
+	for _, c := range w.claims() {
+		if c.Kind == "session" {
+			n++
+			w.must([]int{0}, "claims", "abandon", c.ID, "--reason", "looked at it")
+		}
+	}
+	if n != 1 {
+		w.t.Errorf("%d sessions were abandoned", n)
+	}
+	w.must([]int{0}, "cleanup", run, "--discard-changes")
+	w.must([]int{0}, "runs", "prune", run)
+	if left := w.claims(); len(left) > 0 {
+		w.t.Errorf("claims left: %v", left)
+	}
+}
+
+// sleeper is a process of somebody else's.
+func sleeper(t *testing.T) process.Identity {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	id, err := process.Of(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// A stranger has the process id that a dead supervisor recorded, also with its very start time: it is never touched.
+func TestStrangerWithARecordedProcessID(t *testing.T) {
+	for _, sameStart := range []bool{false, true} {
+		for _, cancel := range []bool{false, true} {
+			t.Run(fmt.Sprintf("start=%t/cancel=%t", sameStart, cancel), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				if !w.hasControlGroups() {
+					t.Skip("no control groups (cgroup v2) can be made here, so a killed supervisor leaves the run in doubt")
+				}
+				w.heldIn("turn", hold, "begin").kill()
+				s := w.killSupervisor()
+				stranger := sleeper(t)
+				if !sameStart {
+					stranger.StartTime++
+				}
+				s.started.Supervisor = stranger
+				w.rewrite(filepath.Join(s.dir, "started"), s.started)
+				w.unmark(hold)
+				if cancel {
+					w.must([]int{0}, "runs", "cancel", w.onlyRun().ID)
+				} else if r := w.finish(); r.State != "succeeded" {
+					t.Fatalf("the run is %s", r.State)
+				}
+				w.must([]int{0}, "cleanup", "--all", "--discard-changes")
+				w.nothingIsLeft()
+				if !sameStart {
+					stranger.StartTime--
+				}
+				if process.Look(stranger) != process.Alive {
+					t.Error("the stranger was ended")
+				}
+			})
+		}
+	}
+}
+
+func (w *world) rewrite(path string, v any) {
+	w.t.Helper()
+	b, err := json.Marshal(v)
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A directory has the name of a session or a workspace of ours, and not its identity: it is never touched, before ours is
+// made and in place of ours.
+func TestStrangersDirectory(t *testing.T) {
+	plant := func(t *testing.T, dir string) (unharmed func()) {
+		file := filepath.Join(dir, "precious")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("not ours"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			t.Helper()
+			if b, err := os.ReadFile(file); err != nil || string(b) != "not ours" {
+				t.Errorf("the stranger's file: %q, %v", b, err)
+			}
+		}
+	}
+	t.Run("before ours", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.flow("late", `
+    if (!(yield* Human.confirm({ key: "go", title: "Go?" }))) return "no";
+    const workspace = yield* Workspace.open({ source: ".", execution });
+    const s = yield* Session.open({ key: "s", agent, workspace });
+    yield* s.ask({ key: "turn", prompt: "edit" });
+`)
+		w.must([]int{8}, "run", "late", "--no-input")
+		id := w.onlyRun().ID
+		unharmed := plant(t, filepath.Join(w.home, "runs", id, "sessions", claims.ID(id, "session:s")))
+		code, _, errs := w.laufwerk(nil, "answer", id, "go", "yes")
+		if code == 0 || !strings.Contains(errs, "left alone") {
+			t.Errorf("exit %d: %s", code, errs)
+		}
+		if n := w.ran()["begin"]; n != 0 {
+			t.Errorf("the agent ran %d times", n)
+		}
+		unharmed()
+		w.must([]int{0}, "cleanup", id, "--discard-changes")
+		unharmed()
+	})
+	t.Run("in place of ours", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		worker := w.heldIn("turn", hold, "begin")
+		worker.kill()
+		w.unmark(hold)
+		eventually(t, "the turn is over", func() bool { return len(w.supervisors()) == 0 })
+		id := w.onlyRun().ID
+		var unharmed []func()
+		for _, c := range w.claims() {
+			dir := filepath.Join(w.home, "workspaces", c.ID)
+			if c.Kind == "session" {
+				dir = filepath.Join(w.home, "runs", id, "sessions", c.ID)
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			unharmed = append(unharmed, plant(t, dir))
+		}
+		if len(unharmed) != 2 {
+			t.Fatalf("%d claims", len(unharmed))
+		}
+		w.must([]int{0}, "runs", "cancel", id)
+		w.must([]int{6}, "cleanup", id, "--discard-changes")
+		for _, kind := range []string{"session", "workspace"} { // in the order of clean-up
+			w.must([]int{6}, "cleanup", id, "--discard-changes")
+			for _, c := range w.claims() {
+				if c.Kind == kind {
+					w.must([]int{0}, "claims", "abandon", c.ID, "--reason", "it is a stranger's")
+				}
+			}
+		}
+		w.must([]int{0}, "cleanup", id, "--discard-changes")
+		for _, ok := range unharmed {
+			ok()
+		}
+	})
+}
+
+// Two workers on one run: one works, the other names it. While one works, nobody else takes anything from it.
+func TestSecondWorkerNamesTheFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	worker := w.heldIn("turn", hold, "begin")
+	id := w.onlyRun().ID
+	for _, args := range [][]string{{"resume", id}, {"cleanup", id}, {"runs", "prune", id}} {
+		code, out, errs := w.laufwerk(nil, args...)
+		if code != 5 || args[0] == "resume" && !strings.Contains(errs, "process "+strconv.Itoa(worker.pid())+" ") {
+			t.Errorf("%v: exit %d\n%s%s", args, code, out, errs)
+		}
+	}
+	w.unmark(hold)
+	if code, out, errs := worker.wait(); code != 0 {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	w.ranTwice("", "")
+}
+
+// A live worker cancels its run itself: what runs is ended, and journaled as cancelled. One that does not answer is killed.
+func TestCancelOfALiveWorker(t *testing.T) {
+	for _, hung := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hung=%t", hung), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			worker := w.heldIn("turn", hold, "begin")
+			id := w.onlyRun().ID
+			args := []string{"runs", "cancel", id}
+			if hung {
+				worker.signal(syscall.SIGSTOP)
+				args = append(args, "--force")
+			}
+			w.must([]int{0}, args...)
+			if len(w.supervisors()) > 0 {
+				t.Error("the turn goes on")
+			}
+			want := 7
+			if hung {
+				want = 128 + int(syscall.SIGKILL)
+			}
+			if code, out, errs := worker.wait(); code != want {
+				t.Errorf("the worker: exit %d\n%s%s", code, out, errs)
+			}
+			if r := w.onlyRun(); r.State != "cancelled" {
+				t.Errorf("the run is %s", r.State)
+			}
+			w.must([]int{5}, "resume", id)
+			w.must([]int{0}, "cleanup", id, "--discard-changes")
+			w.nothingIsLeft()
+		})
+	}
+}
+
+func TestAnswerTwiceAndWhatIsNotAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must([]int{8}, "run", "job", "--no-input")
+	id := w.onlyRun().ID
+	if code, _, errs := w.laufwerk(nil, "answer", id, "aprove", "yes"); code != 2 || !strings.Contains(errs, "approve") {
+		t.Errorf("a question that is not asked: exit %d, %s", code, errs)
+	}
+	if code, _, errs := w.laufwerk(nil, "answer", id, "approve", "perhaps"); code != 2 || !strings.Contains(errs, "yes or no") {
+		t.Errorf("an answer that is none: exit %d, %s", code, errs)
+	}
+	w.must([]int{0}, "answer", id, "approve", "yes", "--no-resume")
+	if code, _, errs := w.laufwerk(nil, "answer", id, "approve", "no"); code != 5 || !strings.Contains(errs, "answered already") {
+		t.Errorf("a second answer: exit %d, %s", code, errs)
+	}
+	w.must([]int{0}, "resume", id)
+	w.must([]int{5}, "answer", id, "approve", "no")
+	w.done(1)
+}
+
+// A worker that has more to do than to wait takes an answer that comes from elsewhere.
+func TestAnswerWhileAWorkerLives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.flow("both", `
+    const workspace = yield* Workspace.open({ source: ".", execution });
+    const s = yield* Session.open({ key: "s", agent, workspace });
+    const [, name] = yield* all([s.ask({ key: "turn", prompt: "edit" }), Human.text({ key: "name", title: "Your name?" })]);
+    return name;
+`)
+	w.mark(hold)
+	worker := w.start(nil, "run", "both", "--no-input")
+	w.begun("begin", 1)
+	id := w.onlyRun().ID
+	eventually(t, "it asks", func() bool { return w.journaled()["started human:name"] == 1 })
+	w.must([]int{0}, "answer", id, "name", "Ada")
+	eventually(t, "the answer is journaled", func() bool { return w.journaled()["completed human:name"] == 1 })
+	w.unmark(hold)
+	if code, out, errs := worker.wait(); code != 0 || !strings.Contains(out, "Ada") {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	w.must([]int{0}, "cleanup", id, "--discard-changes")
+	w.nothingIsLeft()
+}
+
+// Answers that come at once with each other and with resumes: one counts, everything runs once, and nobody has to come back.
+func TestAnswersRaceWithResumes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must([]int{8}, "run", "job", "--no-input")
+	id := w.onlyRun().ID
+	var all []*running
+	for i := range 6 {
+		args := []string{"answer", id, "approve", "yes"}
+		if i%2 == 1 {
+			args = []string{"resume", id, "--no-input"}
+		}
+		all = append(all, w.start(nil, args...))
+	}
+	for i, r := range all {
+		code, out, errs := r.wait()
+		if code != 0 && code != 5 && (i%2 == 0 || code != 8) {
+			t.Errorf("process %d: exit %d\n%s%s", i, code, out, errs)
+		}
+	}
+	if r := w.onlyRun(); r.State != "succeeded" {
+		t.Errorf("all have ended, and the run is %s", r.State)
+	}
+	w.done(1)
+	if n := w.journaled()["completed human:approve"]; n != 1 {
+		t.Errorf("the answer was journaled %d times", n)
+	}
+}
+
+// An answer that comes while the worker is about to leave is not left lying: somebody takes it.
+func TestAnswerMeetsTheWorkerThatLeaves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.flow("ask", `return yield* Human.text({ key: "name", title: "Your name?" });`)
+	for i := range 10 {
+		worker := w.start(nil, "run", "ask", "--no-input")
+		var id string
+		eventually(t, "it asks", func() bool {
+			for _, r := range w.runs() {
+				b, _ := os.ReadFile(filepath.Join(w.home, "runs", r.ID, "journal"))
+				if r.State != "succeeded" && strings.Contains(string(b), `"started"`) {
+					id = r.ID
+					return true
+				}
+			}
+			return false
+		})
+		w.must([]int{0}, "answer", id, "name", "Ada")
+		if code, out, errs := worker.wait(); code != 8 && code != 0 {
+			t.Fatalf("exit %d\n%s%s", code, out, errs)
+		}
+		eventually(t, fmt.Sprintf("run %d has its answer and ends", i), func() bool { return w.runs()[0].State == "succeeded" })
+	}
+}
+
+// What a completed turn left running in the background survives a handover between workers, and ends with its session.
+func TestBackgroundProcessOfACompletedTurn(t *testing.T) {
+	ends := map[string]func(w *world, id string){
+		"close":   func(w *world, id string) { w.unmark("hold2"); w.must([]int{0}, "resume", id, "--no-input") },
+		"cancel":  func(w *world, id string) { w.must([]int{0}, "runs", "cancel", id) },
+		"cleanup": func(w *world, _ string) { w.must([]int{0}, "cleanup", "--all", "--cancel", "--discard-changes") },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			daemons := []string{filepath.Join(w.dir, "disowned"), filepath.Join(w.dir, "setsid")}
+			w.flow("three", strings.Replace(threeOps, `echo first >> COUNTS/ran`,
+				`echo first >> COUNTS/ran; (exec -a `+daemons[0]+` sleep 1000) & disown; setsid bash -c 'exec -a `+daemons[1]+` sleep 1000' &`, 1))
+			w.mark("hold2")
+			worker := w.start(nil, "run", "three", "--no-input")
+			w.begun("second", 1)
+			alive := func() (n int) {
+				for _, d := range daemons {
+					n += len(commandLines(d))
+				}
+				return n
+			}
+			eventually(t, "both run", func() bool { return alive() == 2 })
+			worker.kill()
+			id := w.onlyRun().ID
+			second := w.start(nil, "resume", id, "--no-input")
+			eventually(t, "another worker joined", func() bool { return w.journaled()["resumed"] == 1 && w.attached(id) })
+			if alive() != 2 {
+				t.Errorf("%d of 2 survived the handover", alive())
+			}
+			second.kill()
+			if alive() != 2 {
+				t.Errorf("%d of 2 survived the second kill", alive())
+			}
+			end(w, id)
+			if n := alive(); n > 0 {
+				t.Errorf("%d of 2 survived the %s", n, name)
+			}
+			if n := w.ran(); n["first"] != 1 || n["begin"] != 1 || n["second"] != 1 {
+				t.Errorf("something ran twice: %v", n)
+			}
+			w.must([]int{0}, "cleanup", "--all", "--discard-changes")
+			w.nothingIsLeft()
+		})
+	}
+}
+
+// commandLines are the processes whose name, as their command line has it, is exactly this.
+func commandLines(name string) (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		b, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if first, _, _ := strings.Cut(string(b), "\x00"); err == nil && first == name {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// attached says whether a worker joined an attempt of another one.
+func (w *world) attached(run string) bool {
+	b, _ := os.ReadFile(filepath.Join(w.home, "runs", run, "events.ndjson"))
+	return strings.Contains(string(b), `"attached"`)
+}
