@@ -201,7 +201,12 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 	}
 	// The record goes first: a folder without a record is swept, a record without a folder would be a lie.
 	crash.Point("runs/before-prune")
-	if err := s.Store.Update(ctx, func(tx store.Tx) error { return tx.Delete(store.Runs, r.ID) }); err != nil {
+	if err := s.Store.Update(ctx, func(tx store.Tx) error {
+		if err := dropKeys(tx, r.ID); err != nil {
+			return err
+		}
+		return tx.Delete(store.Runs, r.ID)
+	}); err != nil {
 		return err
 	}
 	crash.Point("runs/after-prune")

@@ -46,6 +46,7 @@ type Run struct {
 	Targets   []providers.Definition `json:"targets"`
 	Bundle    string                 `json:"bundle"` // digest
 	Build     string                 `json:"build"`
+	Key       string                 `json:"key,omitempty"` // the caller's own name for it
 	CreatedAt time.Time              `json:"createdAt"`
 	UpdatedAt time.Time              `json:"updatedAt"`
 	EndedAt   time.Time              `json:"endedAt,omitzero"`

@@ -26,6 +26,14 @@ type Request struct {
 	Project  *project.Project
 	Workflow *project.Workflow
 	Input    json.RawMessage // JSON; nil is null
+	Key      string          // the caller's own name for the run; "" has none
+}
+
+func (q Request) input() json.RawMessage {
+	if len(q.Input) == 0 {
+		return json.RawMessage("null")
+	}
+	return q.Input
 }
 
 // Started is a run with its lease: the caller works on it, or releases the lease.
@@ -37,10 +45,7 @@ type Started struct {
 
 // Start makes a run. It exists whole or not at all: its folder is complete before the store names it.
 func (s *Service) Start(ctx context.Context, q Request) (Started, error) {
-	input := q.Input
-	if len(input) == 0 {
-		input = json.RawMessage("null")
-	}
+	input := q.input()
 	if err := checkInput(q.Workflow, input); err != nil {
 		return Started{}, err
 	}
@@ -54,7 +59,7 @@ func (s *Service) Start(ctx context.Context, q Request) (Started, error) {
 	}
 	r := Run{
 		ID: id, Project: q.Project.ID, Scope: q.Project.Scope, Root: q.Project.Root, Workflow: q.Workflow.Name,
-		State: Running, Targets: targets, Bundle: q.Workflow.Bundle.Digest, Build: s.Build, CreatedAt: s.now(),
+		State: Running, Targets: targets, Bundle: q.Workflow.Bundle.Digest, Build: s.Build, Key: q.Key, CreatedAt: s.now(),
 	}
 	l, err := s.Lease(ctx, id)
 	if err != nil {
@@ -107,6 +112,9 @@ func (s *Service) create(ctx context.Context, r Run, q Request, input json.RawMe
 	crash.Point("runs/before-commit")
 	err = s.Store.Update(ctx, func(tx store.Tx) error {
 		if err := s.admit(tx, r, q.Project.Concurrency); err != nil {
+			return err
+		}
+		if err := takeKey(tx, q, r.ID); err != nil {
 			return err
 		}
 		r.UpdatedAt = s.now()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/runs"
 )
 
 // Options of the command.
@@ -16,6 +18,8 @@ type Options struct {
 	Open worker.Open
 
 	Run        string
+	All        bool
+	Due        bool
 	NoExchange bool
 }
 
@@ -23,21 +27,31 @@ type Options struct {
 func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{Deps: d, Open: open}
 	cmd := &cobra.Command{
-		Use:   "resume RUN",
+		Use:   "resume [RUN]",
 		Short: "Take up a run where it was left",
 		Long: `Take up a run whose worker was killed or interrupted, or that waits for a person. What has completed is not
 done again; a turn that still runs is joined. The run keeps the code that it started with. If the definition of one of
-its targets changed since, nothing is done and the command says what changed.`,
-		Example: "$ laufwerk resume 261129-k3f9x2ab",
+its targets changed since, nothing is done and the command says what changed.
+
+With --all every run that was interrupted, of every project, is taken up by a worker in the background: after a reboot, or
+from a timer. With --due only runs whose durable sleep has ended.`,
+		Example: "$ laufwerk resume 261129-k3f9x2ab\n$ laufwerk resume --all\n$ laufwerk resume --due --json",
 		GroupID: cli.SectionRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Run = args[0]
+			if len(args) > 0 {
+				o.Run = args[0]
+			}
+			if (o.Run != "") == (o.All || o.Due) || (o.All && o.Due) {
+				return failure.New(failure.Usage, "name a run, or say --all or --due").WithHint("laufwerk runs list --all")
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
 			return run(cmd.Context(), o)
 		},
 	}
+	cmd.Flags().BoolVar(&o.All, "all", false, "every run that was interrupted, each by a worker in the background")
+	cmd.Flags().BoolVar(&o.Due, "due", false, "every run whose sleep has ended, each by a worker in the background")
 	cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
 	return cmd
 }
@@ -50,9 +64,63 @@ func run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	if o.Run == "" {
+		return many(ctx, o, s)
+	}
 	st, err := s.Resume(ctx, o.Run)
 	if err != nil {
 		return err
 	}
 	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange})
+}
+
+// Taken is what became of one of many runs.
+type Taken struct {
+	Run   string       `json:"run"`
+	State string       `json:"state"`
+	Error string       `json:"error,omitempty"`
+	Code  failure.Kind `json:"code,omitempty"`
+	Next  string       `json:"next,omitempty"`
+}
+
+// many takes up every run that can go on. One that cannot, since its target changed for example, keeps none of the others.
+func many(ctx context.Context, o *Options, s *runs.Service) error {
+	list, err := s.Resumable(ctx, o.Due)
+	if err != nil {
+		return err
+	}
+	ui := o.Deps.UI
+	taken := []Taken{}
+	var first error
+	for _, r := range list {
+		one := Taken{Run: r.ID, State: runs.Running}
+		st, err := s.Resume(ctx, r.ID)
+		if err == nil {
+			err = worker.Background(ctx, o.Deps, s, st)
+		}
+		if failure.Is(err, failure.LeaseHeld) { // somebody was faster
+			err = nil
+		}
+		if err != nil {
+			one.State, one.Error, one.Code = r.State, err.Error(), failure.KindOf(err)
+			if f := failure.As(err); f != nil {
+				one.Next = f.Hint
+			}
+			if first == nil {
+				first = err
+			}
+			ui.Printf("%s\t%s\t%s\n", r.ID, r.State, err)
+		} else {
+			ui.Printf("%s\t%s\n", r.ID, one.State)
+		}
+		taken = append(taken, one)
+	}
+	if len(list) == 0 {
+		ui.Talkf("no run to take up\n")
+	}
+	doc := map[string]any{"runs": taken}
+	if first != nil {
+		return cli.Fail(first, doc)
+	}
+	return ui.Document(doc)
 }

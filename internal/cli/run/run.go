@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,9 @@ type Options struct {
 
 	Workflow   string
 	Input      string
+	Key        string
+	Wait       bool
+	Detach     bool
 	NoExchange bool
 }
 
@@ -37,7 +41,8 @@ func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) err
 under its supervisor, and laufwerk resume takes the run up where it was. Where a person is asked and none is
 at the terminal, the command ends with exit code 8 and says how to answer.`,
 		Example: `$ laufwerk run issue-to-fix --input '{"issue":"Parse() drops the last field","check":"go test ./..."}'
-$ laufwerk run issue-to-fix --input @issue.json --json`,
+$ laufwerk run issue-to-fix --input @issue.json --json
+$ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
 		GroupID: cli.SectionRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Workflow = args[0]
@@ -47,8 +52,12 @@ $ laufwerk run issue-to-fix --input @issue.json --json`,
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.Input, "input", "", "the workflow's input: `JSON`, @file, or - for stdin")
-	cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
+	f := cmd.Flags()
+	f.StringVar(&o.Input, "input", "", "the workflow's input: `JSON`, @file, or - for stdin")
+	f.StringVar(&o.Key, "key", "", "your own `NAME` for the run: asked for again, the same run goes on instead of a new one")
+	f.BoolVar(&o.Wait, "wait", false, "where the project allows no more live runs, wait until it does")
+	f.BoolVar(&o.Detach, "detach", false, "let a worker in the background do it, and print the run")
+	f.BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
 	return cmd
 }
 
@@ -76,12 +85,56 @@ func run(ctx context.Context, o *Options) error {
 	if s, err = o.Open(ctx, true); err != nil { // only now: a mistake so far leaves nothing behind
 		return err
 	}
-	st, err := s.Start(ctx, runs.Request{Project: p, Workflow: w, Input: input})
+	q := runs.Request{Project: p, Workflow: w, Input: input, Key: o.Key}
+	if r, ok, err := s.ByKey(ctx, q); err != nil {
+		return err
+	} else if ok {
+		return again(ctx, o, s, r)
+	}
+	st, err := s.Start(ctx, q)
+	if o.Wait && failure.Is(err, failure.AdmissionFull) {
+		o.Deps.UI.Talkf("waiting for a place: %s\n", err)
+		for failure.Is(err, failure.AdmissionFull) {
+			if err = pause(ctx); err == nil {
+				st, err = s.Start(ctx, q)
+			}
+		}
+	}
 	if err != nil {
 		return err
 	}
 	o.Deps.UI.Talkf("run %s of %s\n", o.Deps.UI.Err.Bold(st.Run.ID), w.Name)
+	if o.Detach {
+		return worker.Detach(ctx, o.Deps, s, st)
+	}
 	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange})
+}
+
+// again goes on with the run that has the key, as far as anybody has to.
+func again(ctx context.Context, o *Options, s *runs.Service, r runs.Run) error {
+	if r.State != runs.Interrupted {
+		return worker.Left(o.Deps, s, r)
+	}
+	st, err := s.Resume(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	o.Deps.UI.Talkf("run %s of %s goes on\n", o.Deps.UI.Err.Bold(r.ID), r.Workflow)
+	if o.Detach {
+		return worker.Detach(ctx, o.Deps, s, st)
+	}
+	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange})
+}
+
+const slotInterval = 250 * time.Millisecond
+
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(slotInterval):
+		return nil
+	}
 }
 
 // Input reads a value that is given as JSON, as @file, or as - for stdin. It need not be JSON: the caller knows.

@@ -171,3 +171,12 @@ func (s *signals) received() syscall.Signal {
 		return 0
 	}
 }
+
+// Left reports a run that nobody has to work on here: it is over, it waits, or somebody else is on it.
+func Left(d *cli.Deps, s *runs.Service, r runs.Run) error {
+	res, err := s.Left(r)
+	if err != nil {
+		return err
+	}
+	return report(d, res, 0, false)
+}

@@ -1,0 +1,115 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/protocol"
+)
+
+// Resumable are the runs that a reboot or a timer would take up: those that nobody works on and that can go on. With due
+// only those whose durable sleep has ended and that wait for nothing else. Runs that wait for a person are among them once an
+// answer was left; runs with a half-applied write-back always.
+func (s *Service) Resumable(ctx context.Context, due bool) ([]Run, error) {
+	list, err := s.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var out []Run
+	for _, r := range list {
+		if r.Terminal() || r.State == Running {
+			continue
+		}
+		if _, live := s.Worker(r.ID); live {
+			continue
+		}
+		ready, err := s.ready(r, due)
+		if err != nil {
+			return nil, err
+		}
+		if ready {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+func (s *Service) ready(r Run, due bool) (bool, error) {
+	j := s.Journal(r.ID)
+	messages, err := j.Messages()
+	if err != nil {
+		return false, err
+	}
+	if len(messages) > 0 && !due {
+		return true, nil
+	}
+	if !due {
+		return r.State == Interrupted, nil
+	}
+	records, err := j.Read()
+	if err != nil {
+		return false, err
+	}
+	sleeps, others := s.sleeping(records)
+	return sleeps > 0 && others == 0, nil
+}
+
+// sleeping counts what is open in a journal: sleeps that have ended, and everything else. A sleep that still lasts is
+// neither: another one may be due.
+func (s *Service) sleeping(records []journal.Record) (ended, others int) {
+	type open struct {
+		sleep bool
+		wake  int64
+	}
+	ops := map[string]open{}
+	for _, rec := range records {
+		switch rec.Type {
+		case journal.Started:
+			o := ops[rec.Op]
+			if rec.Call != nil {
+				o.sleep = rec.Call.Op == protocol.OpClockSleep
+			}
+			var at struct {
+				Wake int64 `json:"wake"`
+			}
+			if json.Unmarshal(rec.Data, &at) == nil {
+				o.wake = at.Wake
+			}
+			ops[rec.Op] = o
+		case journal.Completed:
+			delete(ops, rec.Op)
+		}
+	}
+	for _, o := range ops {
+		switch {
+		case !o.sleep:
+			others++
+		case o.wake <= s.now().UnixMilli():
+			ended++
+		}
+	}
+	return ended, others
+}
+
+// Left is how a run stands, as the worker that left it would have said.
+func (s *Service) Left(r Run) (Result, error) {
+	res := Result{Run: r}
+	switch {
+	case r.State == Waiting:
+		res.Err = waitingFor(r)
+	case r.Terminal():
+		j := s.Journal(r.ID)
+		records, err := j.Read()
+		if err != nil {
+			return res, err
+		}
+		if end := ending(records); end != nil {
+			if res.Value, err = j.Load(end.Value); err != nil {
+				return res, err
+			}
+			res.Err = recorded(end.Error)
+		}
+	}
+	return res, nil
+}
