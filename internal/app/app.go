@@ -14,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/config"
 	"github.com/laufwerk/laufwerk/internal/cli/demo"
 	"github.com/laufwerk/laufwerk/internal/cli/diff"
+	"github.com/laufwerk/laufwerk/internal/cli/doctor"
 	"github.com/laufwerk/laufwerk/internal/cli/help"
 	"github.com/laufwerk/laufwerk/internal/cli/initproject"
 	"github.com/laufwerk/laufwerk/internal/cli/prepare"
@@ -66,6 +67,7 @@ func Commands(d *cli.Deps) []*cobra.Command {
 		demo.New(d, open, loads(d), nil),
 		initproject.New(d, loads(d), nil),
 		prepare.New(d, loadsProject(d)),
+		doctor.New(d, examines(d), nil),
 		run.New(d, open, nil),
 		resume.New(d, open, nil),
 		answer.New(d, open, nil),

@@ -16,11 +16,33 @@ const maxEnviron = 4 << 20
 // match accepts. A process can clear its environment, and that of another user may not be readable: what is found is
 // certain, what is not found proves nothing.
 func Marked(name string, match func(value string) bool) ([]Identity, error) {
-	es, err := os.ReadDir("/proc")
+	all, err := Marks(name)
 	if err != nil {
 		return nil, err
 	}
 	var out []Identity
+	for _, m := range all {
+		if match(m.Value) {
+			out = append(out, m.Identity)
+		}
+	}
+	return out, nil
+}
+
+// Mark is a process with the value of a variable in its initial environment.
+type Mark struct {
+	Identity
+	Value string
+}
+
+// Marks are all living processes, other than this one, that have the variable name. As with Marked, what is not found proves
+// nothing.
+func Marks(name string) ([]Mark, error) {
+	es, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var out []Mark
 	for _, e := range es {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || pid == os.Getpid() {
@@ -30,8 +52,8 @@ func Marked(name string, match func(value string) bool) ([]Identity, error) {
 		if err != nil {
 			continue
 		}
-		if v, ok := variable(pid, name); ok && match(v) && Look(id) == Alive {
-			out = append(out, id)
+		if v, ok := variable(pid, name); ok && Look(id) == Alive {
+			out = append(out, Mark{id, v})
 		}
 	}
 	return out, nil

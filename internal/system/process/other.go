@@ -41,6 +41,7 @@ func CgroupPath(string) (dir, why string)                    { return "", ErrUns
 func MakeCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
 func OpenCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
 func FindCgroups(string) []string                            { return nil }
+func Marks(string) ([]Mark, error)                           { return nil, ErrUnsupported }
 func Executing(string) []int                                 { return nil }
 func (*Cgroup) Dir() string                                  { return "" }
 func (*Cgroup) Populated() (bool, error)                     { return true, ErrUnsupported }
@@ -58,3 +59,9 @@ func NewStream(func([]byte)) (s *Stream, w *File, err error) { return nil, nil, 
 func (*Stream) Run()                                         {}
 func (*Stream) Drain()                                       {}
 func (*Stream) Done() <-chan struct{}                        { return nil }
+
+// Mark is a process with the value of a variable in its initial environment.
+type Mark struct {
+	Identity
+	Value string
+}

@@ -1,0 +1,52 @@
+package app
+
+import (
+	"context"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/doctor"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/prepare"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/script"
+)
+
+// examines says where doctor looks: with the resolvers that runs use.
+func examines(d *cli.Deps) func(probe bool) doctor.Options {
+	open := opens(d)
+	return func(probe bool) doctor.Options {
+		home := ""
+		if s, err := d.Settings(); err == nil {
+			home, _ = s.Home() // the check of the settings says why there is none
+		}
+		p := newParts(d.Env, home)
+		var kinds []string
+		for kind := range p.providers {
+			kinds = append(kinds, kind)
+		}
+		return doctor.Options{
+			Settings: func() (string, error) {
+				s, err := d.Settings()
+				if err != nil {
+					return "", err
+				}
+				return s.Home()
+			},
+			Open: func(ctx context.Context) (*runs.Service, error) { return open(ctx, probe) },
+			Runner: func() (*script.Runner, error) {
+				s, err := d.Settings()
+				if err != nil {
+					return nil, err
+				}
+				return runner(s), nil
+			},
+			Dir: d.Env.Dir, Project: d.Flags.Project, Kinds: kinds,
+			Provider: func(kind string) (providers.Provider, bool) { return p.provider(kind) },
+			Prepared: func(home, program string) (harness.Receipt, error) { return prepare.Receipt(home, program) },
+			Login:    func() (login.Codex, error) { return login.ReadCodex(d.Env.Vars, d.Env.Home(), d.Env.Now()) },
+			Now:      d.Env.Now,
+		}
+	}
+}

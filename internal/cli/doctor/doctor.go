@@ -1,0 +1,159 @@
+// Package doctor is the command `laufwerk doctor`.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/build"
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/doctor"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// Options of the command.
+type Options struct {
+	Deps *cli.Deps
+	Look doctor.Options
+
+	Report bool
+}
+
+// New makes the command. where makes what it looks at, once flags are known. runF replaces what it does in tests.
+func New(d *cli.Deps, where func(probe bool) doctor.Options, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Deps: d}
+	var execution, target string
+	var scan, probe bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check that everything that runs need is there, and say how to get what is not",
+		Long: `Check the store, what runs left, the project and its targets, by the same rules as laufwerk run, and print the command that
+puts right what is not. Nothing is allocated or written, and nothing is asked of a model. Outside a project the store and
+the host are checked. Exit code 4 if a check fails; a warning is no failure.`,
+		Example: "$ laufwerk doctor\n\n# For a bug report\n$ laufwerk doctor --report\n\n# Before there is a project\n$ laufwerk doctor --execution local --json",
+		GroupID: cli.SectionStart,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"execution", "target"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return cli.Usage(cmd, "--%s names nothing", name)
+				}
+			}
+			o.Look = where(probe)
+			o.Look.Execution, o.Look.Target, o.Look.Scan, o.Look.Probe = execution, target, scan, probe
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&execution, "execution", "", "only targets of this `KIND`")
+	f.StringVar(&target, "target", "", "only the target `ID` of the project")
+	f.BoolVar(&o.Report, "report", false, "print a text to paste into a report, without names, home directory and secrets")
+	f.BoolVar(&probe, "probe", false, "also run a tiny command on each target, and clean up after it")
+	f.BoolVar(&scan, "scan", false, "also list what carries a mark of laufwerk and has no claim in this home; nothing is removed")
+	return cmd
+}
+
+func run(ctx context.Context, o *Options) error {
+	rep, err := doctor.Examine(ctx, o.Look)
+	if err != nil {
+		return err
+	}
+	ui := o.Deps.UI
+	doc := document{Status: rep.Worst(), Build: build.Read(), Report: rep}
+	if o.Report {
+		doc.Text = text(o, rep)
+		ui.Printf("%s", doc.Text)
+	} else {
+		print(ui, rep)
+	}
+	if doc.Status != doctor.Fail {
+		return ui.Document(doc)
+	}
+	return cli.Fail(verdict(rep), doc)
+}
+
+type document struct {
+	Status doctor.Status `json:"status"`
+	Build  build.Info    `json:"build"`
+	doctor.Report
+	Text string `json:"report,omitempty"`
+}
+
+func verdict(rep doctor.Report) error {
+	e := failure.New(failure.NotReady, "")
+	n := 0
+	for _, c := range rep.Checks {
+		if c.Status != doctor.Fail {
+			continue
+		}
+		n++
+		e.Conditions = append(e.Conditions, failure.Condition{ID: c.ID, Message: c.Message})
+		if e.Hint == "" {
+			e.Hint = c.Fix
+		}
+	}
+	e.Message = fmt.Sprintf("%d checks failed", n)
+	if n == 1 {
+		e.Message = "1 check failed"
+	}
+	return e
+}
+
+func print(ui *render.UI, rep doctor.Report) {
+	mark := map[doctor.Status]render.Styled{
+		doctor.Pass: ui.Out.Good("pass"), doctor.Warn: ui.Out.Warn("warn"), doctor.Fail: ui.Out.Bad("fail"), doctor.Skip: ui.Out.Faint("skip"),
+	}
+	for _, c := range rep.Checks {
+		ui.Printf("%s  %s  %s\n", mark[c.Status], ui.Out.Bold(c.ID), c.Message)
+		if c.Status == doctor.Pass || c.Status == doctor.Skip {
+			continue
+		}
+		for _, e := range c.Evidence {
+			ui.Printf("      %s\n", render.Name(e))
+		}
+		for line := range strings.Lines(c.Fix) {
+			ui.Printf("      next: %s\n", ui.Out.Command(strings.TrimSpace(line)))
+		}
+	}
+	for _, t := range rep.Targets {
+		ui.Printf("%s  %s  the model behind it is not tried: inference %s\n", ui.Out.Faint("note"), ui.Out.Bold("target."+t.ID), t.Inference)
+	}
+}
+
+// text is a report that can be pasted anywhere.
+func text(o *Options, rep doctor.Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "laufwerk %s\n", build.Read())
+	if s, err := o.Deps.Settings(); err == nil {
+		for _, v := range s.Values() {
+			if v.Origin != "default" {
+				fmt.Fprintf(&b, "setting %s = %s (%s)\n", v.Name, v.Text, v.Origin)
+			}
+		}
+	}
+	for _, t := range rep.Targets {
+		fmt.Fprintf(&b, "target %s: %s, inference %s\n", t.ID, t.Kind, t.Inference)
+	}
+	for _, c := range rep.Checks {
+		fmt.Fprintf(&b, "%s %s: %s\n", c.Status, c.ID, strings.ReplaceAll(c.Message, "\n", " "))
+		for _, e := range c.Evidence {
+			fmt.Fprintf(&b, "    %s\n", e)
+		}
+	}
+	var secrets []string
+	if o.Look.Login != nil {
+		if l, err := o.Look.Login(); err == nil {
+			secrets = l.Secrets()
+		}
+	}
+	m := doctor.NewMask(o.Deps.Env.Home(), system.UserName(), o.Deps.Env.Vars, secrets)
+	return redact.Terminal(m.Text(b.String()))
+}

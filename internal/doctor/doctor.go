@@ -1,0 +1,265 @@
+// Package doctor looks whether everything that runs need is there: by the same resolvers as `run`, in parallel, each check
+// bounded. It allocates and writes nothing, unless it is asked to probe.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/script"
+)
+
+// Status of a check.
+type Status string
+
+// Skip says that something could not, or need not, be looked at: it is not Pass.
+const (
+	Pass Status = "pass"
+	Warn Status = "warn"
+	Fail Status = "fail"
+	Skip Status = "skip"
+)
+
+// Check is one thing that was looked at.
+type Check struct {
+	ID       string   `json:"id"`
+	Status   Status   `json:"status"`
+	Message  string   `json:"message"`
+	Evidence []string `json:"evidence,omitempty"`
+	Fix      string   `json:"fix,omitempty"` // the command to type
+}
+
+// Target is what is known of a target beside its checks.
+type Target struct {
+	ID        string   `json:"id"`
+	Kind      string   `json:"kind"`
+	Isolation string   `json:"isolation"`
+	Limits    []string `json:"limits"` // that it enforces
+	ReadOnly  bool     `json:"readOnly"`
+	Inference string   `json:"inference"` // "untested": nothing is asked of a model
+	Login     *Login   `json:"login,omitempty"`
+}
+
+// Login is a login that can be used.
+type Login struct {
+	Plan     string    `json:"plan,omitempty"`
+	Expires  time.Time `json:"expires"`
+	TimeLeft int64     `json:"timeLeftSeconds"`
+}
+
+// Report is everything that was found.
+type Report struct {
+	Checks  []Check  `json:"checks"`
+	Targets []Target `json:"targets"`
+}
+
+// Worst is Fail if any check failed, else Warn if any warned, else Pass.
+func (r Report) Worst() Status {
+	worst := Pass
+	for _, c := range r.Checks {
+		switch c.Status {
+		case Fail:
+			return Fail
+		case Warn:
+			worst = Warn
+		}
+	}
+	return worst
+}
+
+// DefaultBound is how long one check may take.
+const DefaultBound = 10 * time.Second
+
+// Options say where to look. Functions that fail make their checks fail; none of them changes anything.
+type Options struct {
+	Settings func() (home string, err error)
+	Open     func(ctx context.Context) (*runs.Service, error)
+	Runner   func() (*script.Runner, error)
+	Dir      string // the working directory
+	Project  string // "" or a directory that must be a project
+	Kinds    []string
+	Provider func(kind string) (providers.Provider, bool)
+	Prepared func(home, program string) (harness.Receipt, error)
+	Login    func() (login.Codex, error)
+	Now      func() time.Time
+	Bound    time.Duration
+
+	Execution string // only targets of this kind
+	Target    string // only this target
+	Scan      bool   // also list what carries a mark and has no claim here
+	Probe     bool   // also run a command on each target, as a claim
+}
+
+// doctor is one examination. What several checks need is asked for once.
+type doctor struct {
+	Options
+	home    func() (string, error)
+	service func(ctx context.Context) (*runs.Service, error)
+	list    func(ctx context.Context) ([]runs.Run, error)
+	root    func() (string, error)
+	project func(ctx context.Context) (*project.Project, error)
+}
+
+// Examine looks at everything. Its failures are mistakes in what was asked for: a target or a kind that is not there.
+func Examine(ctx context.Context, o Options) (Report, error) {
+	if o.Bound == 0 {
+		o.Bound = DefaultBound
+	}
+	d := newDoctor(ctx, o)
+	rep := Report{Targets: []Target{}}
+	base := []check{
+		{"settings", d.settings}, {"home", d.homeDir}, {"home.lock", d.homeLock}, {"home.space", d.homeSpace},
+		{"store", d.store}, {"claims", d.claims}, {"orphans", d.orphans}, {"writebacks", d.writeBacks}, {"runs.waiting", d.waiting},
+		{"runs.interrupted", d.interrupted}, {"git", d.git}, {"fence", d.fence},
+		{"project", d.projectLoads}, {"project.workflows", d.workflows}, {"project.types", d.types},
+	}
+	if o.Scan {
+		base = append(base, check{"scan", d.scan})
+	}
+	targets := make(chan []providers.Definition, 1)
+	problem := make(chan error, 1)
+	go func() {
+		list, err := d.targets(ctx)
+		problem <- err
+		targets <- list
+	}()
+	rep.Checks = d.all(ctx, base)
+	if err := <-problem; err != nil {
+		return rep, err
+	}
+	var each []check
+	for _, def := range <-targets {
+		p, ok := o.Provider(def.Kind)
+		if !ok {
+			rep.Checks = append(rep.Checks, Check{ID: "target." + def.ID, Status: Fail, Message: def.Kind + " is not part of this build"})
+			continue
+		}
+		info := p.Info()
+		rep.Targets = append(rep.Targets, Target{
+			ID: def.ID, Kind: def.Kind, Isolation: info.Isolation, Limits: append([]string{}, info.Limits...), ReadOnly: info.ReadOnly,
+			Inference: "untested", Login: d.loginOf(p, def),
+		})
+		each = append(each, d.targetChecks(p, def)...)
+	}
+	rep.Checks = append(rep.Checks, d.all(ctx, each)...)
+	return rep, nil
+}
+
+func newDoctor(ctx context.Context, o Options) *doctor {
+	d := &doctor{Options: o, home: sync.OnceValues(o.Settings)}
+	service := sync.OnceValues(func() (*runs.Service, error) {
+		s, err := o.Open(ctx)
+		if err == nil {
+			s.Store.SetWait(o.Bound / 2)
+		}
+		return s, err
+	})
+	d.service = func(context.Context) (*runs.Service, error) { return service() }
+	list := sync.OnceValues(func() ([]runs.Run, error) {
+		s, err := service()
+		if err != nil {
+			return nil, err
+		}
+		return s.List(ctx, "")
+	})
+	d.list = func(context.Context) ([]runs.Run, error) { return list() }
+	d.root = sync.OnceValues(func() (string, error) {
+		home, err := d.home()
+		if err != nil {
+			home = "" // said elsewhere
+		}
+		return project.Find(o.Dir, o.Project, home)
+	})
+	loaded := sync.OnceValues(func() (*project.Project, error) {
+		root, err := d.root()
+		if err != nil {
+			return nil, err
+		}
+		runner, err := o.Runner()
+		if err != nil {
+			return nil, err
+		}
+		return project.Load(ctx, runner, root)
+	})
+	d.project = func(context.Context) (*project.Project, error) { return loaded() }
+	return d
+}
+
+// check is one examination with its place in the report.
+type check struct {
+	id   string
+	look func(ctx context.Context) []Check
+}
+
+// all makes checks side by side, each bounded, and keeps their order.
+func (d *doctor) all(ctx context.Context, list []check) []Check {
+	found := make([][]Check, len(list))
+	var wg sync.WaitGroup
+	for i, c := range list {
+		wg.Go(func() { found[i] = d.bounded(ctx, c) })
+	}
+	wg.Wait()
+	out := []Check{}
+	for _, f := range found {
+		out = append(out, f...)
+	}
+	return out
+}
+
+// bounded gives a check up that does not answer. What it still does then ends with the process.
+func (d *doctor) bounded(ctx context.Context, c check) []Check {
+	ctx, cancel := context.WithTimeout(ctx, d.Bound)
+	defer cancel()
+	answer := make(chan []Check, 1)
+	go func() { answer <- c.look(ctx) }()
+	select {
+	case out := <-answer:
+		for i := range out {
+			if out[i].ID == "" {
+				out[i].ID = c.id
+			}
+		}
+		return out
+	case <-ctx.Done():
+		return []Check{{ID: c.id, Status: Fail, Message: fmt.Sprintf("no answer within %s", d.Bound)}}
+	}
+}
+
+func one(s Status, format string, args ...any) []Check {
+	return []Check{{Status: s, Message: fmt.Sprintf(format, args...)}}
+}
+
+// failed is a check that found a failure, with the way out that it names.
+func failed(err error) []Check {
+	c := Check{Status: Fail, Message: err.Error()}
+	if f := failure.As(err); f != nil {
+		c.Fix = f.Hint
+		for _, cond := range f.Conditions {
+			c.Evidence = append(c.Evidence, cond.ID+": "+cond.Message)
+		}
+	}
+	return []Check{c}
+}
+
+// most is how much evidence of one check is shown.
+const most = 20
+
+// found is a check over things of which there should be none.
+func found(s Status, none, some, fix string, things []string) []Check {
+	if len(things) == 0 {
+		return one(Pass, "%s", none)
+	}
+	c := Check{Status: s, Message: fmt.Sprintf(some, len(things)), Fix: fix, Evidence: things}
+	if len(things) > most {
+		c.Evidence = append(append([]string{}, things[:most]...), fmt.Sprintf("and %d more", len(things)-most))
+	}
+	return []Check{c}
+}

@@ -1,0 +1,144 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
+)
+
+// Free space below which a run may fail, and below which it soon will.
+const (
+	leastBytes, fewBytes   = 200 << 20, 2 << 30
+	leastInodes, fewInodes = 1_000, 50_000
+)
+
+func (d *doctor) settings(context.Context) []Check {
+	if _, err := d.home(); err != nil {
+		return failed(err)
+	}
+	return one(Pass, "the settings can be read")
+}
+
+func (d *doctor) homeDir(ctx context.Context) []Check {
+	home, err := d.home()
+	if err != nil {
+		return one(Skip, "without settings it is not known where it is")
+	}
+	if _, err := d.service(ctx); err != nil {
+		return failed(err)
+	}
+	info, err := files.Stat(home)
+	if errors.Is(err, fs.ErrNotExist) {
+		at := existing(home)
+		if err := files.Writable(at); err != nil {
+			return failed(failure.New(failure.HomeInvalid, "%s is not there yet and cannot be made: %v", home, err).WithHint("export LAUFWERK_HOME=/path/to/a/directory/of/your/own"))
+		}
+		return one(Pass, "%s is not there yet: the first run makes it", home)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	if err := files.Writable(home); err != nil {
+		return failed(failure.New(failure.HomeInvalid, "%v", err).WithHint("chmod u+rwX %s", failure.Quote(home)))
+	}
+	c := Check{Status: Pass, Message: home + " belongs to you alone"}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		c.Status, c.Message = Warn, home+" can be read by others: "+info.Mode().String()
+		c.Fix = "chmod go-rwx " + failure.Quote(home)
+	}
+	if uid, ok := files.Owner(info); ok {
+		c.Evidence = []string{info.Mode().String() + ", owner " + system.UserName() + " (" + itoa(uid) + ")"}
+	}
+	return []Check{c}
+}
+
+// existing is the nearest directory upwards that is there.
+func existing(dir string) string {
+	for !files.Exists(dir) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+func (d *doctor) homeLock(ctx context.Context) []Check {
+	home, err := d.home()
+	if err != nil {
+		return one(Skip, "without settings it is not known where it is")
+	}
+	at := existing(home)
+	network, err := files.Network(at)
+	if err != nil {
+		return failed(err)
+	}
+	if network != "" {
+		return []Check{{
+			Status: Warn, Message: "the file system is " + network + ": its locks, and its renames, may not hold", Evidence: []string{at},
+			Fix: "export LAUFWERK_HOME=/path/on/a/local/disk",
+		}}
+	}
+	s, err := d.service(ctx)
+	if err != nil || !files.Exists(s.Home.LockFile("state")) {
+		return one(Pass, "the file system is a local one")
+	}
+	if _, _, err := lock.Query(s.Home.LockFile("state")); err != nil {
+		return failed(failure.New(failure.HomeInvalid, "the file system cannot lock: %v", err).WithHint("export LAUFWERK_HOME=/path/on/a/local/disk"))
+	}
+	return one(Pass, "the file system is a local one and can lock")
+}
+
+func (d *doctor) homeSpace(context.Context) []Check {
+	home, err := d.home()
+	if err != nil {
+		return one(Skip, "without settings it is not known where it is")
+	}
+	free, err := files.Space(existing(home))
+	if err != nil {
+		return failed(err)
+	}
+	c := Check{Status: Pass, Evidence: []string{"free: " + size(free.Bytes) + ", " + utoa(free.Inodes) + " of " + utoa(free.AllInodes) + " inodes"}}
+	c.Message = size(free.Bytes) + " are free"
+	few := func(bytes, inodes uint64) bool {
+		return free.Bytes < bytes || free.AllInodes > 0 && free.Inodes < inodes
+	}
+	switch {
+	case few(leastBytes, leastInodes):
+		c.Status, c.Message = Fail, "the file system of "+home+" is almost full"
+	case few(fewBytes, fewInodes):
+		c.Status, c.Message = Warn, "the file system of "+home+" is filling up"
+	}
+	if c.Status != Pass {
+		c.Fix = "laufwerk cleanup --all --dry-run\ndf -h -i " + failure.Quote(existing(home))
+	}
+	return []Check{c}
+}
+
+func (d *doctor) store(ctx context.Context) []Check {
+	s, err := d.service(ctx)
+	if err != nil {
+		return one(Skip, "the home cannot be used")
+	}
+	n := 0
+	err = s.Store.View(ctx, func(tx store.Tx) error {
+		return tx.Each(store.Runs, "", func(string, json.RawMessage) error { n++; return nil })
+	})
+	switch {
+	case failure.Is(err, failure.StoreInvalid):
+		c := failed(err)
+		c[0].Fix = strings.TrimSpace(c[0].Fix + "\nlaufwerk doctor --scan")
+		return c
+	case err != nil:
+		return failed(err)
+	case !files.Exists(s.Home.StateFile()):
+		return one(Pass, "there is no store yet: the first run makes it")
+	}
+	return []Check{{Status: Pass, Message: "the store is sound", Evidence: []string{s.Home.StateFile(), itoa(n) + " runs"}}}
+}

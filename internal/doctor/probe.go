@@ -1,0 +1,74 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+)
+
+// probe runs a command on a target as a session does: with a claim of no run, which clean-up sweeps if this process dies.
+func (d *doctor) probe(ctx context.Context, p providers.Provider, def providers.Definition) []Check {
+	s, err := d.service(ctx)
+	if err != nil {
+		return one(Skip, "the home cannot be used")
+	}
+	operation := "probe-" + strconv.FormatInt(d.Now().UnixNano(), 36)
+	id := claims.ID("", def.ID+"/"+operation)
+	dir := filepath.Join(s.Home.Dir(), "probes", id)
+	endpoint, err := p.Endpoint(ctx, def)
+	if err != nil {
+		return failed(err)
+	}
+	spec, err := p.Spec(def, providers.SessionSpec{Key: "probe", Dir: dir, Workspace: dir, Mark: id})
+	if err != nil {
+		return failed(err)
+	}
+	c, err := s.Driver.Allocate(ctx, claims.Request{
+		ID: id, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Operation: operation,
+		Intent: providers.Intent{Name: id, Endpoint: endpoint, Spec: spec},
+	})
+	if err != nil {
+		return failed(err)
+	}
+	said, err := run(ctx, p, def, c)
+	if _, rerr := s.Driver.Release(context.WithoutCancel(ctx), c.ID); rerr != nil {
+		err = errors.Join(err, failure.Wrap(rerr, failure.Retained, "give the probe's session up"))
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return []Check{{Status: Pass, Message: "a command ran and was cleaned up after", Evidence: []string{said, "claim " + c.ID}}}
+}
+
+func run(ctx context.Context, p providers.Provider, def providers.Definition, c claims.Claim) (string, error) {
+	sb, err := p.Enter(ctx, c.Intent, def)
+	if err != nil {
+		return "", err
+	}
+	ops := filepath.Join(c.Intent.Resource, "ops", "probe-1")
+	at, err := supervise.Start(ctx, sb.Launcher(), ops, supervise.Spec{
+		Argv: []string{"bash", "-c", "echo $BASH_VERSION"}, Env: sb.BaseEnv(), Dir: sb.Home(), MaxOutput: 4 << 10,
+		Timeout: 10 * time.Second, Grace: time.Second, Mark: supervise.Mark(c.ID, "probe"),
+	})
+	if err != nil {
+		return "", err
+	}
+	exit, err := at.Wait(ctx)
+	if err != nil {
+		return "", err
+	}
+	out, _, err := at.Output(supervise.Stdout)
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("the command ended with %d: %s", exit.Code, exit.Error)
+	}
+	return "bash " + strings.TrimSpace(string(out)), err
+}

@@ -1,0 +1,135 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/scaffold"
+	"github.com/laufwerk/laufwerk/internal/suggest"
+)
+
+// none says whether there is simply no project here, which is no mistake.
+func (d *doctor) none(err error) bool {
+	return failure.Is(err, failure.ProjectNotFound) && d.Project == ""
+}
+
+func (d *doctor) projectLoads(ctx context.Context) []Check {
+	p, err := d.project(ctx)
+	switch {
+	case d.none(err):
+		return one(Skip, "there is no project here")
+	case err != nil:
+		return failed(err)
+	}
+	return []Check{{Status: Pass, Message: "the project " + p.ID + " can be loaded", Evidence: []string{p.Root}}}
+}
+
+func (d *doctor) workflows(ctx context.Context) []Check {
+	root, err := d.root()
+	if err != nil {
+		return one(Skip, "there is no project here")
+	}
+	names, err := project.Workflows(root)
+	if err != nil {
+		return failed(err)
+	}
+	p, err := d.project(ctx)
+	if err != nil {
+		return one(Skip, "the project cannot be loaded")
+	}
+	if len(names) == 0 {
+		return []Check{{Status: Warn, Message: "the project has no workflow yet", Fix: "laufwerk init --execution local --example issue-to-fix"}}
+	}
+	errs := make([]error, len(names))
+	slots := make(chan struct{}, 4)
+	var wg sync.WaitGroup
+	for i, n := range names {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			_, errs[i] = p.Workflow(ctx, n)
+		})
+	}
+	wg.Wait()
+	var out []Check
+	for i, err := range errs {
+		if err != nil {
+			c := failed(err)[0]
+			c.ID = "project.workflows." + names[i]
+			out = append(out, c)
+		}
+	}
+	if out == nil {
+		return one(Pass, "%s can be loaded", strings.Join(names, ", "))
+	}
+	return out
+}
+
+func (d *doctor) types(context.Context) []Check {
+	root, err := d.root()
+	if err != nil {
+		return one(Skip, "there is no project here")
+	}
+	list, err := scaffold.Types(root)
+	if err != nil {
+		return failed(err)
+	}
+	var stale []string
+	for _, f := range list {
+		if f.Stale() {
+			stale = append(stale, f.Path+" is "+string(f.State))
+		}
+	}
+	return found(Warn, "the declarations are those of this version", "%d files for editors and tsc are not those of this version", "laufwerk types", stale)
+}
+
+// targets are those to look at: the project's, or without a project, of a kind that was asked for, its defaults.
+func (d *doctor) targets(ctx context.Context) ([]providers.Definition, error) {
+	if d.Execution != "" {
+		if _, ok := d.Provider(d.Execution); !ok {
+			e := failure.New(failure.Usage, "there is no execution %q: this version has %s", d.Execution, strings.Join(d.Kinds, ", "))
+			if near := suggest.Closest(d.Execution, d.Kinds); near != "" {
+				e.WithHint("laufwerk doctor --execution %s", near)
+			}
+			return nil, e
+		}
+	}
+	p, err := d.project(ctx)
+	if err != nil {
+		if d.Target != "" {
+			return nil, err
+		}
+		if d.none(err) && d.Execution != "" {
+			one, _ := d.Provider(d.Execution)
+			def, err := one.Validate([]byte(`{}`))
+			return []providers.Definition{def}, err
+		}
+		return nil, nil // the project's own check says it
+	}
+	var out []providers.Definition
+	var ids []string
+	for _, def := range p.Targets {
+		if d.Execution != "" && def.Kind != d.Execution {
+			continue
+		}
+		ids = append(ids, def.ID)
+		if d.Target == "" || def.ID == d.Target {
+			out = append(out, def)
+		}
+	}
+	switch {
+	case len(out) > 0 || d.Target == "" && d.Execution == "":
+		return out, nil
+	case d.Target == "":
+		return nil, failure.New(failure.NotFound, "the project has no target of the kind %s", d.Execution).WithHint("laufwerk doctor")
+	}
+	e := failure.New(failure.NotFound, "the project has no target %q", d.Target).WithHint("laufwerk doctor")
+	if near := suggest.Closest(d.Target, ids); near != "" {
+		e.WithHint("laufwerk doctor --target %s", near)
+	}
+	return nil, e
+}

@@ -1,0 +1,236 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+)
+
+// longWait is how long a question may wait before somebody is told.
+const longWait = 24 * time.Hour
+
+// work is what runs, claims and their checks read once.
+func (d *doctor) work(ctx context.Context) (*runs.Service, map[string]runs.Run, []claims.Claim, error) {
+	s, err := d.service(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	list, err := d.list(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	byID := map[string]runs.Run{}
+	for _, r := range list {
+		byID[r.ID] = r
+	}
+	all, err := s.Driver.List(ctx, claims.Filter{})
+	return s, byID, all, err
+}
+
+func unread() []Check { return one(Skip, "the store cannot be read") }
+
+// claims looks for resources that nobody will give up by themselves, and for recorded ones that are gone.
+func (d *doctor) claims(ctx context.Context) []Check {
+	s, byID, all, err := d.work(ctx)
+	if err != nil {
+		return unread()
+	}
+	var kept, gone []string
+	fix, several := "", false
+	for _, c := range all {
+		if !c.Outstanding() {
+			continue
+		}
+		r, known := byID[c.Run]
+		about := fmt.Sprintf("%s %s of run %s is %s", c.Kind, c.ID, orNone(c.Run), c.State)
+		if c.State == claims.Allocated && missing(s, c) {
+			gone = append(gone, about+", and its directory is not there")
+			continue
+		}
+		if known && !r.Terminal() && (c.State == claims.Allocated || c.State == claims.Intent) || c.Run == "" && c.State == claims.Allocated && d.Probe {
+			continue
+		}
+		if c.Keep != "" {
+			about += ": " + c.Keep
+		} else if c.Last != "" {
+			about += ": " + c.Last
+		}
+		kept = append(kept, about)
+		several = several || fix != "" && fix != c.CleanupHint()
+		fix = c.CleanupHint()
+	}
+	if several {
+		fix = "laufwerk cleanup --all"
+	}
+	out := found(Warn, "nothing is retained", "%d resources are retained", fix, kept)
+	out[0].ID = "claims.retained"
+	lost := found(Fail, "everything that is recorded is there", "%d recorded resources are gone: the runs that use them cannot go on with them", "laufwerk claims list", gone)
+	lost[0].ID = "claims.present"
+	return append(out, lost...)
+}
+
+func orNone(id string) string {
+	if id == "" {
+		return "none"
+	}
+	return id
+}
+
+// missing says whether the directory of a claim is not there, where it has one.
+func missing(s *runs.Service, c claims.Claim) bool {
+	if c.Kind == claims.KindWorkspace {
+		return !files.Exists(s.Home.WorkspaceDir(c.ID))
+	}
+	return filepath.IsAbs(c.Intent.Resource) && !files.Exists(c.Intent.Resource)
+}
+
+// orphans looks for folders and processes that belong to nothing.
+func (d *doctor) orphans(ctx context.Context) []Check {
+	s, byID, all, err := d.work(ctx)
+	if err != nil {
+		return unread()
+	}
+	claim := map[string]claims.Claim{}
+	for _, c := range all {
+		claim[c.ID] = c
+	}
+	var folders, workspaces, living []string
+	names, err := files.Names(s.Home.RunsDir())
+	if err != nil {
+		return failed(err)
+	}
+	for _, n := range names {
+		if _, known := byID[n]; known {
+			continue
+		}
+		if _, held, err := lock.Query(s.Home.LockFile("run-" + n)); err == nil && !held {
+			folders = append(folders, filepath.Join(s.Home.RunsDir(), n))
+		}
+	}
+	if names, err = files.Names(s.Home.WorkspacesDir()); err != nil {
+		return failed(err)
+	}
+	for _, n := range names {
+		id, _, _ := strings.Cut(strings.TrimPrefix(n, "."), ".")
+		if c, ok := claim[id]; !ok || !c.Outstanding() {
+			workspaces = append(workspaces, filepath.Join(s.Home.WorkspacesDir(), n))
+		}
+	}
+	marks, err := process.Marks(supervise.MarkVariable)
+	if err != nil {
+		return one(Skip, "processes cannot be looked at: %v", err)
+	}
+	for _, m := range marks {
+		id, operation, _ := strings.Cut(m.Value, "/")
+		if c, ok := claim[id]; ok && !c.Outstanding() {
+			living = append(living, fmt.Sprintf("process %d: %s of the session %s, which is %s", m.PID, operation, c.ID, c.State))
+		}
+	}
+	out := found(Warn, "every folder of a run has its record", "%d folders belong to no run: their start was killed", "laufwerk cleanup --all", folders)
+	out[0].ID = "orphans.runs"
+	ws := found(Warn, "every workspace has its claim", "%d directories of workspaces belong to no claim", "ls -la "+failure.Quote(s.Home.WorkspacesDir()), workspaces)
+	ws[0].ID = "orphans.workspaces"
+	procs := found(Fail, "no process outlived its session", "%d processes outlived their session", "laufwerk claims list --all", living)
+	procs[0].ID = "orphans.processes"
+	return append(append(out, ws...), procs...)
+}
+
+func (d *doctor) writeBacks(ctx context.Context) []Check {
+	s, err := d.service(ctx)
+	if err != nil {
+		return unread()
+	}
+	list, err := d.list(ctx)
+	if err != nil {
+		return unread()
+	}
+	var half []string
+	fix := ""
+	for _, r := range list {
+		dir, err := s.HalfApplied(r.ID)
+		switch {
+		case err != nil:
+			half = append(half, fmt.Sprintf("run %s: %v", r.ID, err))
+		case dir != "":
+			half = append(half, fmt.Sprintf("run %s, into %s", r.ID, r.Root))
+		default:
+			continue
+		}
+		if fix == "" {
+			fix = "laufwerk writeback continue " + r.ID + "\nlaufwerk writeback abort " + r.ID
+		}
+	}
+	return found(Fail, "no write-back is half-applied", "%d write-backs are half-applied", fix, half)
+}
+
+func (d *doctor) waiting(ctx context.Context) []Check {
+	list, err := d.list(ctx)
+	if err != nil {
+		return unread()
+	}
+	var long []string
+	fix := ""
+	for _, r := range list {
+		for _, q := range r.Waiting {
+			if since := time.UnixMilli(q.Since); r.State == runs.Waiting && d.Now().Sub(since) > longWait {
+				long = append(long, fmt.Sprintf("run %s waits since %s: %s", r.ID, since.UTC().Format(time.DateTime), q.Title))
+				if fix == "" {
+					fix = "laufwerk runs show " + r.ID
+				}
+			}
+		}
+	}
+	return found(Warn, "no question waits for more than a day", "%d questions wait for more than a day", fix, long)
+}
+
+func (d *doctor) interrupted(ctx context.Context) []Check {
+	list, err := d.list(ctx)
+	if err != nil {
+		return unread()
+	}
+	var stopped []string
+	fix := ""
+	for _, r := range list {
+		if r.State == runs.Interrupted {
+			stopped = append(stopped, fmt.Sprintf("run %s of %s: %s", r.ID, r.Workflow, r.Reason))
+			if fix == "" {
+				fix = "laufwerk resume " + r.ID
+			}
+		}
+	}
+	return found(Warn, "no run is interrupted", "%d runs are interrupted and can be resumed", fix, stopped)
+}
+
+// scan lists what carries a mark of laufwerk and has no claim here. It may belong to another home, so nothing is done to it.
+func (d *doctor) scan(ctx context.Context) []Check {
+	claim := map[string]bool{}
+	if _, _, all, err := d.work(ctx); err == nil {
+		for _, c := range all {
+			claim[c.ID] = true
+		}
+	}
+	marks, err := process.Marks(supervise.MarkVariable)
+	if err != nil {
+		return one(Skip, "processes cannot be looked at: %v", err)
+	}
+	var strange []string
+	for _, m := range marks {
+		if id, _, _ := strings.Cut(m.Value, "/"); !claim[id] {
+			strange = append(strange, fmt.Sprintf("process %d, mark %s", m.PID, m.Value))
+		}
+	}
+	for _, dir := range process.FindCgroups("laufwerk-") {
+		strange = append(strange, "control group "+dir)
+	}
+	return found(Warn, "nothing carries a mark of laufwerk without a claim here", "%d resources carry a mark of laufwerk and have no claim here; they may belong to another LAUFWERK_HOME", "ps -e -o pid,ppid,lstart,args", strange)
+}
