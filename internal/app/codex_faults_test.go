@@ -45,6 +45,17 @@ func (w *codexWorld) start(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &out
 }
 
+// commandLines are those of every process on this machine.
+func commandLines() string {
+	var all strings.Builder
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		all.Write(b)
+	}
+	return all.String()
+}
+
 // goesOn resumes the only run to its end, and checks that it cost one conversation and as many requests as it had to.
 func (w *codexWorld) goesOn(says string, requests int) {
 	w.t.Helper()
@@ -201,6 +212,7 @@ func TestCodexOutlivesItsWorker(t *testing.T) {
 	w := newCodexWorld(t, testkit.Gate(gate, testkit.Shell("echo hi > hi.txt")), testkit.Say("done"))
 	cmd, _ := w.start("run", "turn", "--no-input")
 	w.asked(1)
+	w.noSecret(commandLines()) // while the program runs
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	close(gate)
@@ -265,4 +277,30 @@ func TestFourRunsOfCodexAtOnce(t *testing.T) {
 	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
 	w.nothingIsLeft()
 	w.noSecret()
+}
+
+// What an agent and commands find out about the login gets into no record, in whatever form they print it.
+func TestCodexPrintsItsLogin(t *testing.T) {
+	t.Parallel()
+	const find = "cat ../../runs/*/sessions/*/home/codex/auth.json ../../../.codex/auth.json $(dirname $(dirname $PWD))/runs/*/sessions/*/home/codex/auth.json"
+	w := newCodexWorld(t, testkit.ShellWith(map[string]any{"cmd": find + "; true", "max_output_tokens": 50000}), testkit.Say("TOKENS"))
+	w.model.Play(testkit.ShellWith(map[string]any{"cmd": find + "; true", "max_output_tokens": 50000}), testkit.Say("I found "+strings.Join(w.secrets, " and ")+" here"))
+	b, err := os.ReadFile(filepath.Join(w.project, "laufwerk/workflows/turn/workflow.ts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := `const shown = yield* s.exec({ key: "show", command: "cat ~/.codex/auth.json | head -c 700; sleep 0.2; cat ~/.codex/auth.json | tail -c +701; echo" });
+    const said = yield* s.ask({ key: "ask", prompt: "do it" });
+    return { said, shown: shown.stdout };`
+	w.workflow("turn", strings.Replace(string(b), `return yield* s.ask({ key: "ask", prompt: "do it" });`, slow, 1))
+	code, out, errs := w.laufwerk(nil, "run", "turn", "--no-input", "--json")
+	if code != 0 || !strings.Contains(out, "I found [secret] and [secret] and [secret] here") || !strings.Contains(out, `access_token`) {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	run := w.runs()[0].ID
+	logs := w.must([]int{0}, "runs", "logs", run)
+	if !strings.Contains(logs, "[secret]") {
+		t.Errorf("nothing was found:\n%s", logs)
+	}
+	w.noSecret(out, errs, logs, w.must([]int{0}, "runs", "show", run, "--json"), w.must([]int{0}, "claims", "list", "--all", "--json"))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/workflow"
@@ -204,12 +205,14 @@ func (s *Service) execute(ctx context.Context, st Started, j *journal.Journal, w
 	}
 	defer child.Close()
 
-	ops := workflow.NewOperations(s.operations(st, j, h))
+	config := s.operations(st, j, h)
+	config.Secrets = redact.NewSecrets()
+	ops := workflow.NewOperations(config)
 	changed, stop := s.watch(j)
 	defer stop()
 	e, err := workflow.New(workflow.Config{
-		Journal: j, Log: w, Records: records, Program: child, Handlers: ops.Handlers(), Inbox: j, Changed: changed,
-		Now: s.Now, Events: tell, Stay: h.Ask != nil, Ending: ops.End,
+		Journal: j, Log: workflow.CleanLog(w, config.Secrets), Records: records, Program: child, Handlers: ops.Handlers(), Inbox: j, Changed: changed,
+		Now: s.Now, Events: workflow.CleanEvents(config.Secrets, tell), Stay: h.Ask != nil, Ending: ops.End,
 	})
 	if err != nil {
 		return workflow.Outcome{}, nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/redact"
 )
 
 // Why an operation's context ended. The cause decides what becomes of the processes.
@@ -71,6 +72,7 @@ type Config struct {
 	Workspace  func(id string) (Workspace, bool)
 	HostEnv    func(name string) (string, bool) // the worker's environment, for fromHost
 	Now        func() time.Time
+	Secrets    *redact.Secrets       // learns what must not be recorded
 	EventsFrom func(op string) int64 // bytes of the last attempt's stdout that the event log tells already
 }
 
@@ -343,7 +345,11 @@ func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error
 	} else if endpoint != c.Intent.Endpoint {
 		return nil, failure.New(failure.SessionLost, "the session %q was opened on %s, and this is %s", s.key, c.Intent.Endpoint, endpoint)
 	}
-	return p.Enter(ctx, c.Intent, def)
+	sb, err := p.Enter(ctx, c.Intent, def)
+	if err == nil {
+		m.Secrets.Add(sb.Secrets()...)
+	}
+	return sb, err
 }
 
 func (m *Manager) definition(s *state) (providers.Definition, providers.Provider, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/session"
 )
 
@@ -32,6 +33,7 @@ type OperationsConfig struct {
 	MaxFiles     int   // of a write-back
 	MaxBytes     int64 // of a write-back
 	EventsFrom   func(op string) int64
+	Secrets      *redact.Secrets // learns what must not be recorded
 }
 
 // ClosingTime is how long closing the sessions that a workflow left open may take.
@@ -51,7 +53,7 @@ func NewOperations(c OperationsConfig) *Operations {
 	o.workspaces = newWorkspaces(c)
 	o.sessions = session.NewManager(session.Config{
 		Run: c.Run, RunDir: c.RunDir, Root: c.Root, Project: c.Scope, Driver: c.Driver, Targets: c.Targets, Provider: c.Provider, Harness: c.Harness,
-		Workspace: o.workspaces.forSession, HostEnv: func(name string) (string, bool) { v, ok := c.HostVars[name]; return v, ok }, Now: c.Now, EventsFrom: c.EventsFrom,
+		Secrets: c.Secrets, Workspace: o.workspaces.forSession, HostEnv: func(name string) (string, bool) { v, ok := c.HostVars[name]; return v, ok }, Now: c.Now, EventsFrom: c.EventsFrom,
 	})
 	o.workspaces.quiet = o.sessions.WithoutWriter
 	o.humans = &humans{ask: c.Ask, freeze: o.workspaces.freezeFor, binds: o.workspaces.bind}
@@ -68,7 +70,7 @@ func (o *Operations) Handlers() map[string]Handler {
 	h[protocol.OpHumanNotify] = Handler{Do: notify}
 	h[protocol.OpClockNow] = Handler{Do: clockNow}
 	h[protocol.OpClockSleep] = Handler{Do: clockSleep}
-	return h
+	return withoutSecrets(h, o.c.Secrets)
 }
 
 // End closes the sessions that are still open once the workflow has ended, and frees the run's holds.
