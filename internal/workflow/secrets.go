@@ -1,0 +1,168 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/redact"
+)
+
+// Secrets become known while operations run, before anything that an agent or a command said is handed on. Whatever leaves
+// an operation passes through here: its value, which is also what the workflow gets, so that a replay is the same; its
+// failure; what a later worker is left; its events.
+
+// withoutSecrets is a table of operations whose results hold no secret.
+func withoutSecrets(table map[string]Handler, s *redact.Secrets) map[string]Handler {
+	if s == nil {
+		return table
+	}
+	for name, h := range table {
+		do := h.Do
+		h.Do = func(ctx context.Context, op *Op) (any, any, error) {
+			value, meta, err := do(ctx, op)
+			if err != nil {
+				value, err = nil, cleanError(s, err)
+			} else {
+				value, err = cleanValue(s, value)
+			}
+			if clean, metaErr := cleanValue(s, meta); metaErr == nil {
+				meta = clean
+			}
+			return value, meta, err
+		}
+		table[name] = h
+	}
+	return table
+}
+
+func cleanValue(s *redact.Secrets, v any) (any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	b, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
+	return json.RawMessage(s.JSON(b)), nil
+}
+
+// cleanError keeps an error that holds no secret as it is: what is in its chain counts.
+func cleanError(s *redact.Secrets, err error) error {
+	text := err.Error()
+	f := failure.As(err)
+	if f == nil {
+		if clean := s.String(text); clean != text {
+			return failure.New(failure.Failed, "%s", clean)
+		}
+		return err
+	}
+	out := *f
+	out.Message, out.Hint, out.Err, out.Paths, out.Conditions = s.String(text), s.String(f.Hint), nil, nil, nil
+	changed := out.Message != text || out.Hint != f.Hint
+	for _, p := range f.Paths {
+		out.Paths = append(out.Paths, s.String(p))
+		changed = changed || s.String(p) != p
+	}
+	for _, c := range f.Conditions {
+		clean := failure.Condition{ID: c.ID, Message: s.String(c.Message)}
+		out.Conditions = append(out.Conditions, clean)
+		changed = changed || clean != c
+	}
+	if b, encodeErr := json.Marshal(f.Fields); encodeErr == nil {
+		if clean := s.JSON(b); string(clean) != string(b) {
+			out.Fields, changed = nil, true
+			_ = json.Unmarshal(clean, &out.Fields)
+		}
+	}
+	if !changed {
+		return err
+	}
+	return &out
+}
+
+// CleanLog is a log into which no secret gets.
+func CleanLog(l Log, s *redact.Secrets) Log { return cleanLog{l, s} }
+
+type cleanLog struct {
+	log Log
+	s   *redact.Secrets
+}
+
+func (l cleanLog) Append(r journal.Record) error {
+	r.Reason = l.s.String(r.Reason)
+	if r.Data != nil {
+		r.Data = l.s.JSON(r.Data)
+	}
+	if r.Call != nil {
+		call := *r.Call
+		call.Args = l.s.JSON(call.Args)
+		r.Call = &call
+	}
+	return l.log.Append(r)
+}
+
+// CleanEvents hands events on without secrets. The output of a command comes in pieces that are split anywhere: what may be
+// the beginning of a secret is told with the next piece, and counts as told only then.
+func CleanEvents(s *redact.Secrets, tell func(journal.Event)) func(journal.Event) {
+	c := &cleaner{s: s, tell: tell, outputs: map[string]*output{}}
+	return c.event
+}
+
+type cleaner struct {
+	s       *redact.Secrets
+	tell    func(journal.Event)
+	mu      sync.Mutex
+	outputs map[string]*output // by operation
+}
+
+// output is what one command writes. last is its last event, whose end may be held back.
+type output struct {
+	stream *redact.Stream
+	last   journal.Event
+}
+
+func (c *cleaner) event(ev journal.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch ev.Kind {
+	case "attempt": // another one begins anew
+		delete(c.outputs, ev.Op)
+	case "operation":
+		c.flush(ev.Op)
+	case "output":
+		o := c.outputs[ev.Op]
+		if o == nil {
+			o = &output{stream: c.s.Stream()}
+			c.outputs[ev.Op] = o
+		}
+		text := o.stream.Feed(ev.Text)
+		if o.last = ev; text == "" {
+			return
+		}
+		ev.Text = text
+		ev.Upto -= int64(o.stream.Held())
+		c.tell(ev)
+		return
+	}
+	ev.Text = c.s.String(ev.Text)
+	if ev.Data != nil {
+		ev.Data = c.s.JSON(ev.Data)
+	}
+	c.tell(ev)
+}
+
+func (c *cleaner) flush(op string) {
+	o := c.outputs[op]
+	if o == nil {
+		return
+	}
+	delete(c.outputs, op)
+	if rest := o.stream.Rest(); strings.TrimSpace(rest) != "" {
+		o.last.Text = rest
+		c.tell(o.last)
+	}
+}
