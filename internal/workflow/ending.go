@@ -47,10 +47,23 @@ func (e *Engine) uncaught(w *protocol.Error) *Op {
 	return nil
 }
 
+// cut ends a run that was cancelled before this worker came.
+func (e *Engine) cut(ctx context.Context) (Outcome, error) {
+	if out, err := e.abandon(); err != nil {
+		return Outcome{}, err
+	} else if out != nil {
+		return *out, nil
+	}
+	return e.finish(ctx, Cancelled, nil, nil)
+}
+
 // failed tells a program that broke its limits, which is the workflow's own failure, from everything else.
 func (e *Engine) failed(ctx context.Context, err error) (Outcome, error) {
 	if !failure.Is(err, failure.LimitExceeded) {
 		return Outcome{}, err
+	}
+	if e.cancel != nil {
+		return e.cut(ctx)
 	}
 	if out, err := e.abandon(); err != nil {
 		return Outcome{}, err

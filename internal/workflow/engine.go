@@ -153,7 +153,13 @@ func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 	defer unhook()
 	ctx = context.WithoutCancel(worker) // a step of the child is short, and is never left half done
 
-	err := e.replay(ctx)
+	err := e.takeMessages() // a cancellation that an earlier worker began counts, whatever the workflow makes of it
+	if err == nil {
+		err = e.replay(ctx)
+	}
+	if err == nil && e.cancel != nil {
+		return e.cut(ctx)
+	}
 	for err == nil && e.end == nil {
 		var out *Outcome
 		if out, err = e.turn(ctx); out != nil && err == nil {

@@ -144,32 +144,26 @@ func (h *humans) answer(ctx context.Context, op *Op, q Waiting) (json.RawMessage
 
 // Check says whether a JSON value answers the question.
 func (q Waiting) Check(value json.RawMessage) error {
-	var s string
-	var b bool
+	var s *string // null is no answer
+	var b *bool
 	switch q.Type {
 	case Confirm:
-		if json.Unmarshal(value, &b) != nil {
+		if json.Unmarshal(value, &b) != nil || b == nil {
 			return fmt.Errorf("%q is answered by true or false", q.Key)
 		}
 		return nil
 	case Select:
+		given := json.Unmarshal(value, &s) == nil && s != nil
 		var names []string
-		if json.Unmarshal(value, &s) == nil {
-			for _, o := range q.Options {
-				if o.Value == s {
-					return nil
-				}
-				names = append(names, o.Value)
+		for _, o := range q.Options {
+			if given && o.Value == *s {
+				return nil
 			}
-		}
-		for i, o := range q.Options {
-			if i >= len(names) {
-				names = append(names, o.Value)
-			}
+			names = append(names, o.Value)
 		}
 		return fmt.Errorf("%q is answered by one of: %s", q.Key, strings.Join(names, ", "))
 	default:
-		if json.Unmarshal(value, &s) != nil {
+		if json.Unmarshal(value, &s) != nil || s == nil {
 			return fmt.Errorf("%q is answered by a text", q.Key)
 		}
 		return nil
