@@ -45,8 +45,8 @@ func (w *codexWorld) start(args ...string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &out
 }
 
-// commandLines are those of every process on this machine.
-func commandLines() string {
+// argumentsOfAll are those of every process on this machine.
+func argumentsOfAll() string {
 	var all strings.Builder
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {
@@ -212,7 +212,7 @@ func TestCodexOutlivesItsWorker(t *testing.T) {
 	w := newCodexWorld(t, testkit.Gate(gate, testkit.Shell("echo hi > hi.txt")), testkit.Say("done"))
 	cmd, _ := w.start("run", "turn", "--no-input")
 	w.asked(1)
-	w.noSecret(commandLines()) // while the program runs
+	w.noSecret(argumentsOfAll()) // while the program runs
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	close(gate)
