@@ -1,0 +1,111 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/testkit"
+)
+
+func TestCodexIsReadyWithProgramAndLogin(t *testing.T) {
+	home := t.TempDir()
+	host := map[string]string{"HOME": home, "PATH": os.Getenv("PATH")}
+	missing := failure.New(failure.NotReady, "codex is not prepared").WithHint("laufwerk prepare local")
+	var prepared error = missing
+	p := New("/proc/self/exe", host, time.Now).WithPrograms(func(string) (string, error) { return "/opt/codex", prepared })
+	def, err := p.Validate(json.RawMessage(`{"credentials":"codex-subscription"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := func(need providers.Need) (out []string) {
+		for _, c := range p.Ready(context.Background(), def, need) {
+			out = append(out, c.ID)
+			if !strings.Contains(c.Message, "type: ") {
+				t.Errorf("%s does not say what to type: %s", c.ID, c.Message)
+			}
+		}
+		return out
+	}
+	if got := ids(providers.Need{Program: "codex"}); !slices.Equal(got, []string{"local.codex.program", "local.codex.login"}) {
+		t.Errorf("missing %v", got)
+	}
+	if got := ids(providers.Need{Program: "command"}); got != nil {
+		t.Errorf("a program of one's own needs %v", got)
+	}
+	content, _ := testkit.CodexLogin("x", time.Now().Add(time.Hour))
+	if err := os.Mkdir(filepath.Join(home, ".codex"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".codex/auth.json"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prepared = nil
+	if got := ids(providers.Need{Program: "codex"}); got != nil {
+		t.Errorf("still missing %v", got)
+	}
+	described, _ := json.Marshal(def)
+	if got := p.Credentials(described); !slices.Equal(got, []string{"codex-subscription"}) {
+		t.Errorf("credentials %v", got)
+	}
+}
+
+// What is put into a home replaces whatever the agent has put there, and follows nothing.
+func TestPlacingIntoAHomeThatTheAgentWrote(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	target := filepath.Join(outside, "file")
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(dir, "home/codex"), 0o700),
+		os.WriteFile(target, []byte("mine"), 0o600),
+		os.Symlink(target, filepath.Join(dir, "home/codex/auth.json")),
+		os.Symlink(target, filepath.Join(dir, "home/codex/.placing-auth.json")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &sandbox{spec: spec{Dir: dir}}
+	if err := s.Place(context.Background(), "codex", harness.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(target); string(b) != "mine" {
+		t.Errorf("a link was followed: %q", b)
+	}
+	placed := filepath.Join(dir, "home/codex/auth.json")
+	info, err := os.Lstat(placed)
+	if err != nil || info.Mode() != 0o600 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	if b, _ := os.ReadFile(placed); string(b) != "new" {
+		t.Errorf("placed %q", b)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "home/codex")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "home/codex")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Place(context.Background(), "codex", harness.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err == nil {
+		t.Error("a home that is a link was followed")
+	}
+	for _, path := range []string{"../x", "/x", "", "a/../../x"} {
+		if err := s.Place(context.Background(), "codex", harness.File{Path: path, Mode: 0o600}); err == nil {
+			t.Errorf("%q was taken", path)
+		}
+	}
+}
+
+func TestSecretsOfASession(t *testing.T) {
+	s := &sandbox{provider: New("", nil, time.Now), own: []string{"API_TOKEN=abc", "Db_Password=def", "PLAIN=ghi"}}
+	if got := s.Secrets(); !slices.Equal(got, []string{"abc", "def"}) {
+		t.Errorf("%v", got)
+	}
+}
