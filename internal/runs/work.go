@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -255,19 +256,33 @@ func toldUpTo(j *journal.Journal) map[string]int64 {
 	return told
 }
 
+// lookEvery is how often the inbox is looked into where the system tells nothing of new files.
+const lookEvery = 500 * time.Millisecond
+
 // watch says when something may have come into the inbox.
 func (s *Service) watch(j *journal.Journal) (<-chan struct{}, func()) {
 	changed := make(chan struct{}, 1)
-	if err := files.MkdirAll(j.InboxDir()); err != nil {
-		return changed, func() {}
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
 	}
-	w, err := fsnotify.NewWatcher()
+	w, err := watchDir(j.InboxDir())
 	if err != nil {
-		return changed, func() {}
-	}
-	if err := w.Add(j.InboxDir()); err != nil {
-		_ = w.Close()
-		return changed, func() {}
+		t := time.NewTicker(lookEvery)
+		done := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-t.C:
+					tell()
+				case <-done:
+					return
+				}
+			}
+		}()
+		return changed, func() { t.Stop(); close(done) }
 	}
 	go func() {
 		for {
@@ -276,18 +291,31 @@ func (s *Service) watch(j *journal.Journal) (<-chan struct{}, func()) {
 				if !ok {
 					return
 				}
-				select {
-				case changed <- struct{}{}:
-				default:
-				}
-			case _, ok := <-w.Errors:
+				tell()
+			case _, ok := <-w.Errors: // events were lost: all the more reason to look
 				if !ok {
 					return
 				}
+				tell()
 			}
 		}
 	}()
 	return changed, func() { _ = w.Close() }
+}
+
+func watchDir(dir string) (*fsnotify.Watcher, error) {
+	if err := files.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Add(dir); err != nil {
+		_ = w.Close()
+		return nil, err
+	}
+	return w, nil
 }
 
 func ending(records []journal.Record) *journal.Record {

@@ -91,23 +91,35 @@ func run(ctx context.Context, o *Options) error {
 	} else if ok {
 		return again(ctx, o, s, r)
 	}
-	st, err := s.Start(ctx, q)
+	st, caught, err := start(ctx, s, q)
 	if o.Wait && failure.Is(err, failure.AdmissionFull) {
 		o.Deps.UI.Talkf("waiting for a place: %s\n", err)
 		for failure.Is(err, failure.AdmissionFull) {
 			if err = pause(ctx); err == nil {
-				st, err = s.Start(ctx, q)
+				st, caught, err = start(ctx, s, q)
 			}
 		}
 	}
 	if err != nil {
 		return err
 	}
+	defer caught.Release()
 	o.Deps.UI.Talkf("run %s of %s\n", o.Deps.UI.Err.Bold(st.Run.ID), w.Name)
 	if o.Detach {
+		caught.Release()
 		return worker.Detach(ctx, o.Deps, s, st)
 	}
-	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange})
+	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange, Signals: caught})
+}
+
+// start makes a run. From then on no signal ends this process before Work hears of it.
+func start(ctx context.Context, s *runs.Service, q runs.Request) (runs.Started, *worker.Caught, error) {
+	caught := worker.Catch(ctx)
+	st, err := s.Start(ctx, q)
+	if err != nil {
+		caught.Release()
+	}
+	return st, caught, err
 }
 
 // again goes on with the run that has the key, as far as anybody has to.

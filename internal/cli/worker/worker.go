@@ -31,8 +31,21 @@ type Document struct {
 	Kept     []runs.Kept        `json:"kept,omitempty"`
 }
 
+// Caught are the signals that have come since Catch. Release gives them back to the system.
+type Caught struct {
+	ch      <-chan syscall.Signal
+	Release func()
+}
+
+// Catch keeps signals for Work, so that none ends the process between the making of a run and the work on it.
+func Catch(ctx context.Context) *Caught {
+	watch, release := context.WithCancel(context.WithoutCancel(ctx))
+	return &Caught{ch: system.Signals(watch), Release: release}
+}
+
 // Options of a worker.
 type Options struct {
+	Signals    *Caught // nil: those that come from now on
 	NoExchange bool
 	Ask        workflow.Asker      // instead of asking at the terminal
 	Event      func(journal.Event) // is told everything too
@@ -52,9 +65,11 @@ func Work(ctx context.Context, d *cli.Deps, s *runs.Service, st runs.Started, o 
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	sig := &signals{d: d, stop: stop, run: st.Run, first: make(chan syscall.Signal, 2)}
-	watch, unwatch := context.WithCancel(context.WithoutCancel(ctx))
-	defer unwatch()
-	go sig.watch(system.Signals(watch))
+	if o.Signals == nil {
+		o.Signals = Catch(ctx)
+	}
+	defer o.Signals.Release()
+	go sig.watch(o.Signals.ch)
 
 	h := runs.Hooks{NoExchange: o.NoExchange, Ask: o.Ask}
 	if h.Ask == nil && d.Interactive() {
