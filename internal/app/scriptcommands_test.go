@@ -33,6 +33,7 @@ func setup(e *testscript.Env) error {
 	e.Setenv("LAUFWERK_CI", os.Getenv("LAUFWERK_CI"))
 	e.Setenv("TERM", "xterm")
 	e.Defer(func() {
+		unmountBelow(e.WorkDir)
 		deadline := time.Now().Add(10 * time.Second)
 		for {
 			left := processesOf(e.WorkDir)

@@ -111,6 +111,19 @@ func peakCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], fmt.Sprint(usage.Maxrss>>10))
 }
 
+// unmountBelow takes away what a script has mounted and not unmounted.
+func unmountBelow(work string) {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return // only Linux has it, and only there scripts mount
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], work+"/") {
+			_ = exec.Command("umount", "-l", f[1]).Run()
+		}
+	}
+}
+
 // atmostCommand compares whole numbers.
 func atmostCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {

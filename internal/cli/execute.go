@@ -12,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // Execute runs the command that env's arguments name and returns its exit code. commands makes the commands of the tree.
@@ -24,6 +25,9 @@ func Execute(ctx context.Context, env *system.Env, commands func(*Deps) []*cobra
 	}
 	if err == nil {
 		return failure.ExitDone
+	}
+	if f := failure.As(err); files.NoSpace(err) && (f == nil || f.Hint == "") {
+		err = fullDisk(d, err, f)
 	}
 	d.UI.Failure(err)
 	return failure.KindOf(err).Exit()
@@ -53,6 +57,22 @@ func run(ctx context.Context, d *Deps, commands func(*Deps) []*cobra.Command) (e
 	d.UI.Schema = Schema(cmd)
 	root.SetArgs(d.Env.Args)
 	return root.ExecuteContext(ctx)
+}
+
+// fullDisk says what to do where a file system had no space left: what was being written is not there, or not whole, and
+// whatever was there before is.
+func fullDisk(d *Deps, err error, f *failure.Error) error {
+	if f == nil {
+		f = &failure.Error{Kind: failure.Failed, Err: err}
+		err = f
+	}
+	f.Hint = "df -h"
+	if s, settingsErr := d.Settings(); settingsErr == nil {
+		if home, homeErr := s.Home(); homeErr == nil {
+			f.Hint += " " + failure.Quote(home)
+		}
+	}
+	return err
 }
 
 func crashed(d *Deps, cause any) error {

@@ -84,7 +84,7 @@ func Work(ctx context.Context, d *cli.Deps, s *runs.Service, st runs.Started, o 
 	}
 	res, err := s.Work(work, st, h)
 	if err != nil {
-		return cli.Fail(err, Document{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
+		return cli.Fail(advised(err, "laufwerk resume "+st.Run.ID), Document{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
 	}
 	return report(d, res, sig.received(), o.Silent)
 }
@@ -100,7 +100,11 @@ func report(d *cli.Deps, res runs.Result, sig syscall.Signal, silent bool) error
 		err = interrupted(r, sig)
 	}
 	if err != nil {
-		return cli.Fail(err, doc)
+		next := "laufwerk resume " + r.ID
+		if r.Terminal() {
+			next = "laufwerk runs show " + r.ID + "\nlaufwerk cleanup " + r.ID
+		}
+		return cli.Fail(advised(err, next), doc)
 	}
 	if len(doc.Output) > 0 && !silent {
 		var text string
@@ -121,6 +125,18 @@ func report(d *cli.Deps, res runs.Result, sig syscall.Signal, silent bool) error
 		d.UI.Next("laufwerk diff " + r.ID + "\nlaufwerk cleanup " + r.ID + " --discard-changes")
 	}
 	return d.UI.Document(doc)
+}
+
+// advised is err with what to type next, where it does not say so itself.
+func advised(err error, next string) error {
+	f := failure.As(err)
+	if f == nil {
+		return &failure.Error{Kind: failure.Failed, Err: err, Hint: next}
+	}
+	if f.Hint == "" {
+		f.Hint = next
+	}
+	return err
 }
 
 func interrupted(r runs.Run, sig syscall.Signal) error {
