@@ -45,7 +45,7 @@ cover: ## cover.out, and the total
 	go tool cover -func=cover.out | tail -1
 
 .PHONY: verify verify-format update-format verify-vet verify-lint verify-modules update-modules verify-platforms verify-reproducible verify-sdk
-verify: verify-format verify-modules verify-vet verify-lint verify-sdk verify-platforms verify-reproducible
+verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-sdk verify-platforms verify-reproducible
 
 verify-format:
 	@out=$$(gofmt -l cmd internal sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
@@ -82,6 +82,13 @@ verify-reproducible:
 verify-sdk: ## the TypeScript half, and what init writes, against real tsc
 	sdk/verify.sh
 	sdk/node_modules/.bin/tsc -p templates
+
+.PHONY: verify-commands update-commands
+verify-commands: ## docs/commands and docs/man are what the command tree says
+	go test -count=1 -run 'TestCommandPages|TestManualPages' ./internal/app
+
+update-commands:
+	go test -count=1 -run TestCommandPages ./internal/app -update
 
 .PHONY: update-sdk
 update-sdk:

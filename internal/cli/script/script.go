@@ -96,7 +96,7 @@ func run(ctx context.Context, o *Options) error {
 func locate(d *cli.Deps, file string) (root, entry string, err error) {
 	at := projectfs.Real(d.Path(file))
 	if !projectfs.IsFile(at) {
-		return "", "", failure.New(failure.NotFound, "there is no file %s", file).WithPaths(file)
+		return "", "", failure.New(failure.NotFound, "there is no file %s", file).WithPaths(file).WithHint("laufwerk script --help")
 	}
 	if root, err = project.Find(filepath.Dir(at), d.Flags.Project, ""); d.Flags.Project != "" {
 		root, err = project.Find(d.Env.Dir, d.Flags.Project, "")
