@@ -76,6 +76,7 @@ func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error
 		return nil, failure.New(failure.ProjectInvalid, "%s: its `name` is %q, but its folder is %q: a workflow has the name of its folder", file, w.Name, wanted).
 			WithPaths(file).WithHint("${EDITOR:-vi} %s", quoted(filepath.Join(p.Root, filepath.FromSlash(file))))
 	}
+	bundle.Output = w.Output
 	return &Workflow{Name: w.Name, Input: w.Input, Output: w.Output, Bundle: bundle, File: file}, nil
 }
 

@@ -72,9 +72,10 @@ type Limits struct {
 
 // Bundle is user code and SDK in one script, with its source map. Digest is sha256 over Code, hexadecimal.
 type Bundle struct {
-	Code   string `json:"code"`
-	Map    string `json:"map,omitempty"`
-	Digest string `json:"digest"`
+	Code   string          `json:"code"`
+	Map    string          `json:"map,omitempty"`
+	Digest string          `json:"digest"`
+	Output json.RawMessage `json:"output,omitempty"` // JSON Schema of a workflow's result: pinned with its code
 }
 
 // File is a request for a file (Path alone) or its answer.

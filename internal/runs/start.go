@@ -49,6 +49,9 @@ func (s *Service) Start(ctx context.Context, q Request) (Started, error) {
 	if err := checkInput(q.Workflow, input); err != nil {
 		return Started{}, err
 	}
+	if _, err := withOutput(nil, q.Workflow.Bundle.Output); err != nil {
+		return Started{}, err
+	}
 	targets, err := withoutValues(q.Project.Targets)
 	if err != nil {
 		return Started{}, err

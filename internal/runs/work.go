@@ -211,8 +211,12 @@ func (s *Service) execute(ctx context.Context, st Started, j *journal.Journal, w
 	ops := workflow.NewOperations(config)
 	changed, stop := s.watch(j)
 	defer stop()
+	program, err := withOutput(child, bundle.Output)
+	if err != nil {
+		return workflow.Outcome{}, nil, err
+	}
 	e, err := workflow.New(workflow.Config{
-		Journal: j, Log: workflow.CleanLog(w, config.Secrets), Records: records, Program: child, Handlers: ops.Handlers(), Inbox: j, Changed: changed,
+		Journal: j, Log: workflow.CleanLog(w, config.Secrets), Records: records, Program: program, Handlers: ops.Handlers(), Inbox: j, Changed: changed,
 		Now: s.Now, Events: workflow.CleanEvents(config.Secrets, tell), Stay: h.Ask != nil, Ending: ops.End,
 	})
 	if err != nil {

@@ -176,7 +176,11 @@ func (t *turn) feed(chunk []byte, untold int, upto int64) {
 		t.told = t.told || ev.Kind == "message"
 		if untold > 0 {
 			data, _ := json.Marshal(ev)
-			t.op.Event(journal.Event{Kind: "agent", Text: ev.Text, Data: data, Upto: upto})
+			text := ev.Text
+			if ev.Kind == "conversation" {
+				text = "" // an id is for programs
+			}
+			t.op.Event(journal.Event{Kind: "agent", Text: text, Data: data, Upto: upto})
 		}
 	}
 }

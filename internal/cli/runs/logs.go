@@ -43,17 +43,21 @@ func logs(ctx context.Context, o *LogsOptions) error {
 	if err != nil {
 		return err
 	}
-	return s.Events(ctx, o.Run, o.Follow, func(ev journal.Event) error {
+	err = s.Events(ctx, o.Run, o.Follow, func(ev journal.Event) error {
 		printEvent(o.Deps, ev)
 		if err := o.Deps.UI.Document(ev); err != nil {
 			return err
 		}
 		return o.Deps.UI.Closed()
 	})
+	if o.Deps.UI.Closed() != nil {
+		return nil // why nothing could be written any more is told, or not, as for every command
+	}
+	return err
 }
 
 func printEvent(d *cli.Deps, ev journal.Event) {
-	if ev.Kind == "attempt" {
+	if ev.Kind == "attempt" || ev.Kind == "agent" && ev.Text == "" {
 		return
 	}
 	name := ev.Op
