@@ -219,6 +219,28 @@ func TestCodexOutlivesItsWorker(t *testing.T) {
 	w.goesOn("done", 2)
 }
 
+// killAll kills the worker and the one supervisor.
+func (w *codexWorld) killAll(worker *exec.Cmd) {
+	w.t.Helper()
+	_ = worker.Process.Kill()
+	_ = worker.Wait()
+	records, _ := filepath.Glob(filepath.Join(w.home, "runs/*/sessions/*/ops/*/started"))
+	if len(records) != 1 {
+		w.t.Fatalf("records: %v", records)
+	}
+	b, err := os.ReadFile(records[0])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var s supervise.Started
+	if err := json.Unmarshal(b, &s); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := syscall.Kill(s.Supervisor.PID, syscall.SIGKILL); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // If its supervisor is killed too, the thread is continued: what was done is not done again.
 func TestCodexIsKilledWithItsSupervisor(t *testing.T) {
 	t.Parallel()
@@ -227,27 +249,112 @@ func TestCodexIsKilledWithItsSupervisor(t *testing.T) {
 	w := newCodexWorld(t, testkit.Shell("echo hi >> hi.txt"), testkit.Gate(gate, testkit.Say("never")))
 	cmd, _ := w.start("run", "turn", "--no-input")
 	w.asked(2)
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	records, _ := filepath.Glob(filepath.Join(w.home, "runs/*/sessions/*/ops/*/started"))
-	if len(records) != 1 {
-		t.Fatalf("records: %v", records)
-	}
-	b, err := os.ReadFile(records[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var s supervise.Started
-	if err := json.Unmarshal(b, &s); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(s.Supervisor.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	w.killAll(cmd)
 	w.model.Play(testkit.Say("x"), testkit.Say("x"), testkit.Say("went on"))
 	w.goesOn("went on", 3)
 	if third := w.model.Requests("")[2]; !strings.Contains(third.Raw, "echo hi") {
 		t.Error("the thread was not continued")
+	}
+}
+
+// Before the model has said anything there may be no thread yet.
+func TestCodexIsKilledAtItsFirstRequest(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	defer close(gate)
+	w := newCodexWorld(t, testkit.Gate(gate, testkit.Say("never")))
+	cmd, _ := w.start("run", "turn", "--no-input")
+	w.asked(1)
+	w.killAll(cmd)
+	w.model.Play(testkit.Say("went on"))
+	if code, out, errs := w.laufwerk(nil, "resume", w.runs()[0].ID, "--no-input", "--json"); code != 0 || !strings.Contains(out, "went on") {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	if n := len(w.model.Requests("")); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+	t.Logf("threads: %v", w.model.Threads())
+	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
+	w.nothingIsLeft()
+}
+
+// The thread of a turn that was cut can be gone, like that of a program that was killed before it wrote it down: the turn
+// is begun anew. The thread of a turn that ended must not be: what was said there is lost.
+func TestCodexForgetsItsThread(t *testing.T) {
+	t.Parallel()
+	forget := func(w *codexWorld) {
+		t.Helper()
+		for _, pattern := range []string{"sessions", "*.sqlite*", "state*", "thread*"} {
+			found, _ := filepath.Glob(filepath.Join(w.home, "runs/*/sessions/*/home/codex", pattern))
+			for _, f := range found {
+				if err := os.RemoveAll(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	w := newCodexWorld(t, testkit.APIError(500, "server_error", "oops"))
+	w.must([]int{4}, "run", "turn", "--no-input")
+	forget(w)
+	asked := len(w.model.Requests(""))
+	w.model.Play(testkit.Say("began anew"))
+	if code, out, errs := w.laufwerk(nil, "resume", w.runs()[0].ID, "--no-input", "--json"); code != 0 || !strings.Contains(out, "began anew") {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	if len(w.model.Threads()) != 2 || len(w.model.Requests("")) != asked+1 {
+		t.Errorf("threads %v", w.model.Threads())
+	}
+
+	w = newCodexWorld(t, testkit.Say("first"))
+	b, err := os.ReadFile(filepath.Join(w.project, "laufwerk/workflows/turn/workflow.ts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.workflow("turn", strings.Replace(string(b), `return yield* s.ask(`, `yield* s.ask({ key: "first", prompt: "do it" });
+    yield* Human.confirm({ key: "go", title: "Go on?" });
+    return yield* s.ask(`, 1))
+	b, _ = os.ReadFile(filepath.Join(w.project, "laufwerk/workflows/turn/workflow.ts"))
+	w.workflow("turn", strings.Replace(string(b), "{ defineWorkflow,", "{ defineWorkflow, Human,", 1))
+	w.must([]int{8}, "run", "turn", "--no-input")
+	forget(w)
+	code, out, errs := w.laufwerk(nil, "answer", w.runs()[0].ID, "go", "yes")
+	if code != 7 || !strings.Contains(errs, "cannot go on") || len(w.model.Requests("")) != 1 {
+		t.Errorf("exit %d, %d requests\n%s%s", code, len(w.model.Requests("")), out, errs)
+	}
+}
+
+// The worker's memory does not grow with what the agent's commands print, and the answer after it is not lost.
+func TestMuchOutputOfCodex(t *testing.T) {
+	t.Parallel()
+	peak := func(items int) int64 {
+		w := newCodexWorld(t)
+		fake := filepath.Join(w.dir, "fake-codex")
+		item := `{"type":"item.completed","item":{"id":"i","type":"command_execution","command":"x","aggregated_output":"%s","exit_code":0,"status":"completed"}}`
+		script := fmt.Sprintf(`#!/bin/bash
+[ "$1" = --version ] && { echo codex-cli 0.171.0; exit; }
+cat > /dev/null
+echo '{"type":"thread.started","thread_id":"01a2286d-63f4-7870-8060-b2e9c0a7cad7"}'
+big=$(head -c 1000000 /dev/zero | tr '\0' x)
+for ((i = 0; i < %d; i++)); do printf '%s\n' "$big"; done
+echo '{"type":"item.completed","item":{"id":"m","type":"agent_message","text":"the end"}}'
+echo '{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1,"reasoning_output_tokens":0}}'
+`, items, item)
+		w.write(fake, script)
+		if err := os.Chmod(fake, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		w.must([]int{0}, "prepare", "local", "--codex", fake)
+		cmd := w.command(nil, "run", "turn", "--no-input", "--json")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "the end") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss // KiB
+	}
+	little, much := peak(1), peak(100)
+	t.Logf("the worker's peak: %d KiB with 1 MB, %d KiB with 100 MB of output", little, much)
+	if much > little+48<<10 {
+		t.Errorf("the worker took %d KiB with 1 MB and %d KiB with 100 MB of output", little, much)
 	}
 }
 
