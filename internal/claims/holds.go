@@ -91,7 +91,8 @@ func busy(req HoldRequest, holder Holder, now time.Time) error {
 	if kind == "" {
 		kind = failure.WorkspaceBusy
 	}
-	e := failure.New(kind, "%s is in use by %s, for %s", req.Key, holder, max(0, now.Sub(holder.Since)).Round(time.Second)).WithField("holder", holder)
+	e := failure.New(kind, "%s is in use by %s, for %s", req.Key, holder, max(0, now.Sub(holder.Since)).Round(time.Second)).
+		WithField("holder", holder.String()) // the class WorkspaceBusy has a text
 	if holder.Run != "" && holder.Run != req.Run {
 		e.Hint = fmt.Sprintf("laufwerk runs show %s", holder.Run)
 	}
