@@ -124,6 +124,12 @@ func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, include []
 		return err
 	}
 	o.Dir, o.Source = workspace.TreePath(dir, made), made.Source
+	if made.NoRepository != "" {
+		op.Event(noticef("the copy has no git repository of its own: %s", made.NoRepository))
+	}
+	for _, n := range made.Nested {
+		op.Event(noticef("a repository inside the source was not copied: %s", redact.Line(string(n))))
+	}
 	for _, s := range made.Skipped {
 		op.Event(noticef("not copied: %s (%s)", redact.Line(string(s.Path)), s.Why))
 	}
