@@ -21,7 +21,6 @@ type past struct {
 	id       string
 	call     *protocol.Call
 	digest   string
-	first    int             // the place of its first record
 	attempt  int             // of the last started record, 0 if it never started
 	data     json.RawMessage // of that record; nil if nothing of it is to be joined
 	cut      int             // the last attempt that was cut
@@ -44,7 +43,7 @@ func readHistory(records []journal.Record) *history {
 		case journal.Started, journal.Cut, journal.Completed:
 			p := h.ops[r.Op]
 			if p == nil {
-				p = &past{id: r.Op, first: i}
+				p = &past{id: r.Op}
 				h.ops[r.Op] = p
 			}
 			if r.Call != nil {
@@ -75,15 +74,12 @@ func (h *history) reopen(id string) {
 	}
 	w.done = nil
 	for _, p := range h.ops {
-		switch {
-		case p == w:
-		case p.done != nil && p.place > w.place:
-			p.optional = true
-			if p.done.Error != nil && p.done.Error.Class == "Cancelled" {
-				p.done, p.data = nil, nil
-			}
-		case p.first > w.place:
-			p.optional = true
+		if p.done == nil || p.place < w.place {
+			continue
+		}
+		p.optional = true
+		if p.done.Error != nil && p.done.Error.Class == "Cancelled" {
+			p.done, p.data = nil, nil
 		}
 	}
 	for i, p := range h.completed {

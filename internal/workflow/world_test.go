@@ -189,6 +189,7 @@ type worker struct {
 	recalled []string
 	mu       sync.Mutex
 	events   []journal.Event
+	hook     func() // after every event
 }
 
 func (w *world) worker(p program) *worker {
@@ -215,7 +216,7 @@ func (k *worker) start() *worker {
 	e, err := workflow.New(workflow.Config{
 		Journal: k.w.dir, Log: &log{w: k.w}, Records: slices.Clone(k.w.records), Program: k.fake, Handlers: handlers,
 		Inbox: k.w.inbox, Changed: k.w.inbox.changed, Now: k.w.clock, Stay: k.stay,
-		Events: func(ev journal.Event) { k.mu.Lock(); defer k.mu.Unlock(); k.events = append(k.events, ev) },
+		Events: k.event,
 		Ending: func(_ context.Context, state string) error { k.ended = append(k.ended, state); return nil },
 	})
 	if err != nil {
@@ -223,6 +224,15 @@ func (k *worker) start() *worker {
 	}
 	k.engine = e
 	return k
+}
+
+func (k *worker) event(ev journal.Event) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.events = append(k.events, ev)
+	if k.hook != nil {
+		k.hook()
+	}
 }
 
 // run works until the worker leaves.
