@@ -119,7 +119,7 @@ type codexWorld struct {
 	url     string
 }
 
-func newCodexWorld(t *testing.T, steps ...testkit.Step) *codexWorld {
+func newCodexWorld(t testing.TB, steps ...testkit.Step) *codexWorld {
 	t.Helper()
 	binary := testkit.CodexBinary(t)
 	w := &codexWorld{world: newWorld(t), model: testkit.NewModel(t, steps...)}
@@ -160,6 +160,18 @@ func (w *codexWorld) login(expires time.Time) {
 // point writes the project's workflows for a model server.
 func (w *codexWorld) point(more map[string]any) {
 	w.t.Helper()
+	options, _ := json.Marshal(w.config(more))
+	w.write(filepath.Join(w.project, "laufwerk/execution.ts"), `import { createLocalExecution } from "@laufwerk/execution/local";
+export const execution = createLocalExecution({ credentials: "codex-subscription", env: { CODEX_REFRESH_TOKEN_URL_OVERRIDE: "`+w.model.URL+`/oauth/token" } });
+`)
+	w.workflow("issue-to-fix", strings.Replace(fixWorkflow, "OPTIONS", string(options), 1))
+	w.workflow("turn", strings.NewReplacer("OPTIONS", string(options), "ASK", "").Replace(oneTurnWorkflow))
+	schema := `, output: { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"], additionalProperties: false }`
+	w.workflow("schema", strings.NewReplacer("OPTIONS", string(options), "ASK", schema, `"turn"`, `"schema"`).Replace(oneTurnWorkflow))
+}
+
+// config are createCodex's options, as a user could point Codex at any server that takes ChatGPT's logins.
+func (w *codexWorld) config(more map[string]any) map[string]any {
 	config := map[string]any{
 		"model_provider": "loop", "model_providers.loop.name": "loop", "model_providers.loop.base_url": w.url + "/backend-api/codex",
 		"model_providers.loop.requires_openai_auth": true, "chatgpt_base_url": w.url + "/backend-api/",
@@ -168,14 +180,7 @@ func (w *codexWorld) point(more map[string]any) {
 	for k, v := range more {
 		config[k] = v
 	}
-	options, _ := json.Marshal(map[string]any{"model": "gpt-5.5", "reasoningEffort": "low", "config": config})
-	w.write(filepath.Join(w.project, "laufwerk/execution.ts"), `import { createLocalExecution } from "@laufwerk/execution/local";
-export const execution = createLocalExecution({ credentials: "codex-subscription", env: { CODEX_REFRESH_TOKEN_URL_OVERRIDE: "`+w.model.URL+`/oauth/token" } });
-`)
-	w.workflow("issue-to-fix", strings.Replace(fixWorkflow, "OPTIONS", string(options), 1))
-	w.workflow("turn", strings.NewReplacer("OPTIONS", string(options), "ASK", "").Replace(oneTurnWorkflow))
-	schema := `, output: { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"], additionalProperties: false }`
-	w.workflow("schema", strings.NewReplacer("OPTIONS", string(options), "ASK", schema, `"turn"`, `"schema"`).Replace(oneTurnWorkflow))
+	return map[string]any{"model": "gpt-5.5", "reasoningEffort": "low", "config": config}
 }
 
 // noSecret looks for the login's tokens wherever laufwerk writes, but in the session's private home and its user's own file.
