@@ -188,7 +188,7 @@ func TestHugeValues(t *testing.T) {
 
 // What is large is read when it is delivered and forgotten after that: a long run does not collect it.
 func TestAReplayDoesNotCollectValues(t *testing.T) {
-	const n, size = 40, 2 << 20
+	const n, size = 16, 1 << 20
 	big := strings.Repeat("x", size)
 	handlers := map[string]workflow.Handler{"test.big": {Do: func(context.Context, *workflow.Op) (any, any, error) { return big, nil, nil }}}
 	var peak uint64
