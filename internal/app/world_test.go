@@ -290,6 +290,8 @@ func (w *world) supervisors() []supervisor {
 	return live
 }
 
+func kill(s supervisor) error { return process.Signal(s.started.Supervisor, syscall.SIGKILL) }
+
 // killSupervisor kills the only one that lives.
 func (w *world) killSupervisor() supervisor {
 	w.t.Helper()
@@ -297,7 +299,7 @@ func (w *world) killSupervisor() supervisor {
 	if len(live) != 1 {
 		w.t.Fatalf("%d supervisors live", len(live))
 	}
-	if err := process.Signal(live[0].started.Supervisor, syscall.SIGKILL); err != nil {
+	if err := kill(live[0]); err != nil {
 		w.t.Fatal(err)
 	}
 	return live[0]
@@ -361,13 +363,18 @@ func (w *world) runs() []listedRun {
 	return doc.Runs
 }
 
-// finish does what a person would: resume what is interrupted, answer what waits, until the run is over.
+// finish does what a person would: resume what is interrupted, answer what waits, until the run of job is over.
 func (w *world) finish() listedRun {
+	w.t.Helper()
+	return w.finishOf("job")
+}
+
+func (w *world) finishOf(workflow string) listedRun {
 	w.t.Helper()
 	for range 10 {
 		list := w.runs()
 		if len(list) == 0 {
-			w.must([]int{0, 8}, "run", "job", "--no-input")
+			w.must([]int{0, 8}, "run", workflow, "--no-input")
 			continue
 		}
 		if len(list) > 1 {
@@ -398,15 +405,26 @@ func (w *world) done(most int) {
 	if r.State != "succeeded" {
 		w.t.Fatalf("the run is %s", r.State)
 	}
-	for _, what := range []string{"begin", "count"} {
-		if n := w.ran()[what]; n < 1 || n > most {
-			w.t.Errorf("%q ran %d times", what, n)
-		}
-	}
+	w.ranAtMost(most, map[string]string{"begin": "session.ask[writer]:edit", "count": "session.exec[writer]:count"})
 
 	w.sourceIs(after())
 	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
 	w.nothingIsLeft()
+}
+
+// ranAtMost checks how often operations ran, by the word that each leaves in ran: once, and once more for every attempt that
+// the journal says was cut.
+func (w *world) ranAtMost(most int, operations map[string]string) {
+	w.t.Helper()
+	ran, j := w.ran(), w.journaled()
+	for word, id := range operations {
+		if n := ran[word]; n < 1 || n > most || n > 1+j["cut "+id] {
+			w.t.Errorf("%s ran %d times, and was cut %d times", id, n, j["cut "+id])
+		}
+		if j["completed "+id] != 1 {
+			w.t.Errorf("%s was completed %d times", id, j["completed "+id])
+		}
+	}
 }
 
 // ran counts the lines that the agent and the command left, by their first word.
