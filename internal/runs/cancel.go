@@ -110,21 +110,9 @@ func (s *Service) cancelDead(ctx context.Context, r Run, reason string) (Run, er
 	if err := s.fence(ctx, r.ID); err != nil {
 		return r, err
 	}
-	w, records, err := s.Journal(r.ID).Open()
+	end, err := s.endJournal(r.ID, reason)
 	if err != nil {
 		return r, err
-	}
-	defer w.Close()
-	end := ending(records)
-	if end == nil {
-		text := "the run was cancelled"
-		if reason != "" {
-			text += ": " + reason
-		}
-		end = &journal.Record{Type: journal.End, At: s.now(), State: Cancelled, Reason: reason, Error: workflow.WireError(failure.New(failure.Cancelled, "%s", text))}
-		if err := w.Append(*end); err != nil {
-			return r, err
-		}
 	}
 	crash.Point("runs/before-cancelled")
 	r.State, r.EndedAt, r.Waiting = end.State, s.now(), nil
@@ -140,6 +128,32 @@ func (s *Service) cancelDead(ctx context.Context, r Run, reason string) (Run, er
 		_ = j.Done(m)
 	}
 	return r, nil
+}
+
+// endJournal makes the end durable, unless the journal has one. A journal that is damaged or gone is left as it is: the run
+// could never be resumed, and the store knows what it allocated.
+func (s *Service) endJournal(id, reason string) (*journal.Record, error) {
+	text := "the run was cancelled"
+	if reason != "" {
+		text += ": " + reason
+	}
+	end := func() *journal.Record {
+		return &journal.Record{Type: journal.End, At: s.now(), State: Cancelled, Reason: reason, Error: workflow.WireError(failure.New(failure.Cancelled, "%s", text))}
+	}
+	w, records, err := s.Journal(id).Open()
+	if failure.Is(err, failure.JournalInvalid) && !files.NoSpace(err) && !files.NotWritable(err) {
+		text += " (" + err.Error() + ")"
+		return end(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	if was := ending(records); was != nil {
+		return was, nil
+	}
+	e := end()
+	return e, w.Append(*e)
 }
 
 // fence ends everything that any session of the run may still be running; the sandboxes stay.

@@ -84,7 +84,7 @@ func Work(ctx context.Context, d *cli.Deps, s *runs.Service, st runs.Started, o 
 	}
 	res, err := s.Work(work, st, h)
 	if err != nil {
-		return cli.Fail(advised(err, "laufwerk resume "+st.Run.ID), Document{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
+		return cli.Fail(advised(err, wayOn(err, st.Run.ID)), Document{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
 	}
 	return report(d, res, sig.received(), o.Silent)
 }
@@ -100,7 +100,7 @@ func report(d *cli.Deps, res runs.Result, sig syscall.Signal, silent bool) error
 		err = interrupted(r, sig)
 	}
 	if err != nil {
-		next := "laufwerk resume " + r.ID
+		next := wayOn(err, r.ID)
 		if r.Terminal() {
 			next = "laufwerk runs show " + r.ID + "\nlaufwerk cleanup " + r.ID
 		}
@@ -125,6 +125,14 @@ func report(d *cli.Deps, res runs.Result, sig syscall.Signal, silent bool) error
 		d.UI.Next("laufwerk diff " + r.ID + "\nlaufwerk cleanup " + r.ID + " --discard-changes")
 	}
 	return d.UI.Document(doc)
+}
+
+// wayOn is what to type next about a run that is not over: without its journal it can only be ended.
+func wayOn(err error, run string) string {
+	if failure.Is(err, failure.JournalInvalid) {
+		return "laufwerk runs cancel " + run + " && laufwerk cleanup " + run
+	}
+	return "laufwerk resume " + run
 }
 
 // advised is err with what to type next, where it does not say so itself.
