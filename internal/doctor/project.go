@@ -37,12 +37,12 @@ func (d *doctor) workflows(ctx context.Context) []Check {
 	if err != nil {
 		return failed(err)
 	}
-	p, err := d.project(ctx)
+	runner, err := d.Runner()
 	if err != nil {
-		return one(Skip, "the project cannot be loaded")
+		return one(Skip, "without settings nothing can be loaded")
 	}
 	if len(names) == 0 {
-		return []Check{{Status: Warn, Message: "the project has no workflow yet", Fix: "laufwerk init --execution local --example issue-to-fix"}}
+		return []Check{{Status: Warn, Message: "the project has no workflow yet", Fix: "laufwerk init --help"}}
 	}
 	errs := make([]error, len(names))
 	slots := make(chan struct{}, 4)
@@ -51,7 +51,7 @@ func (d *doctor) workflows(ctx context.Context) []Check {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			_, errs[i] = p.Workflow(ctx, n)
+			_, errs[i] = project.Describe(ctx, runner, root, n)
 		})
 	}
 	wg.Wait()

@@ -46,7 +46,7 @@ func Recipe() string {
 
 // binary is the native executable in an installed tree. Its siblings belong to it, and it needs no Node.
 func binary(tree string) (string, error) {
-	platform, triple := "", ""
+	var platform, triple string
 	switch runtime.GOOS + "/" + runtime.GOARCH {
 	case "linux/amd64":
 		platform, triple = "linux-x64", "x86_64-unknown-linux-musl"

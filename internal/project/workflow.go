@@ -44,7 +44,12 @@ func fileOf(workflow string) string { return path.Join(workflows, workflow, "wor
 
 // Workflow bundles and describes the workflow of a name.
 func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error) {
-	names, err := Workflows(p.Root)
+	return Describe(ctx, p.runner, p.Root, wanted)
+}
+
+// Describe is Workflow for a project whose config has not been loaded.
+func Describe(ctx context.Context, runner *script.Runner, root, wanted string) (*Workflow, error) {
+	names, err := Workflows(root)
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +61,12 @@ func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error
 		return nil, unknown(wanted, names)
 	}
 	file := fileOf(wanted)
-	if err := check(p.Root, workflows, path.Dir(file), file); err != nil {
+	if err := check(root, workflows, path.Dir(file), file); err != nil {
 		return nil, err
 	}
-	value, bundle, err := p.runner.Evaluate(ctx, p.Root, file, script.EvalOptions{Export: "workflow"})
+	value, bundle, err := runner.Evaluate(ctx, root, file, script.EvalOptions{Export: "workflow"})
 	if err != nil {
-		return nil, hinted(err, p.Root, file)
+		return nil, hinted(err, root, file)
 	}
 	var w struct {
 		Name   string          `json:"name"`
@@ -70,11 +75,11 @@ func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error
 	}
 	if json.Unmarshal(value, &w) != nil || w.Name == "" {
 		return nil, failure.New(failure.ProjectInvalid, "%s: the export `workflow` is not a workflow: make it with defineWorkflow", file).
-			WithPaths(file).WithHint("${EDITOR:-vi} %s", quoted(filepath.Join(p.Root, filepath.FromSlash(file))))
+			WithPaths(file).WithHint("${EDITOR:-vi} %s", quoted(filepath.Join(root, filepath.FromSlash(file))))
 	}
 	if w.Name != wanted {
 		return nil, failure.New(failure.ProjectInvalid, "%s: its `name` is %q, but its folder is %q: a workflow has the name of its folder", file, w.Name, wanted).
-			WithPaths(file).WithHint("${EDITOR:-vi} %s", quoted(filepath.Join(p.Root, filepath.FromSlash(file))))
+			WithPaths(file).WithHint("${EDITOR:-vi} %s", quoted(filepath.Join(root, filepath.FromSlash(file))))
 	}
 	bundle.Output = w.Output
 	return &Workflow{Name: w.Name, Input: w.Input, Output: w.Output, Bundle: bundle, File: file}, nil
