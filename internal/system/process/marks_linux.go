@@ -48,11 +48,14 @@ func Marks(name string) ([]Mark, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
+		if _, ok := variable(pid, name); !ok {
+			continue // most processes: nothing else is asked of them
+		}
 		id, err := Of(pid)
 		if err != nil {
 			continue
 		}
-		if v, ok := variable(pid, name); ok && Look(id) == Alive {
+		if v, ok := variable(pid, name); ok && Look(id) == Alive { // now certainly of the process that was identified
 			out = append(out, Mark{id, v})
 		}
 	}
