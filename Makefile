@@ -13,8 +13,10 @@ BUILD_PKG    := github.com/laufwerk/laufwerk/internal/build
 LDFLAGS  := -buildid= -s -w $(if $(RELEASE),-X $(BUILD_PKG).release=$(RELEASE))
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)'
 
-# Packages with tests that kill the process at crash points.
-CRASH_PACKAGES = $(sort $(addprefix ./,$(dir $(shell grep -rl --include='*_test.go' '^//go:build.*crashpoints' cmd internal))))
+# Tests that kill the process at crash points: all that are compiled only with them, and the packages that hold them.
+CRASH_FILES    = $(shell grep -rl --include='*_test.go' '^//go:build.*crashpoints' cmd internal)
+CRASH_PACKAGES = $(sort $(addprefix ./,$(dir $(CRASH_FILES))))
+CRASH_TESTS    = ^($(shell grep -ho '^func Test[A-Za-z0-9]*' $(CRASH_FILES) | sed 's/^func //' | grep -v '^TestMain$$' | sort -u | paste -sd'|' -))$$
 
 .PHONY: build test test-unit test-crash bench demo cover clean
 build: ## the binary, bin/laufwerk
@@ -26,7 +28,7 @@ test-unit:
 	go test ./...
 
 test-crash: ## builds with crash points: SIGKILL at each of them
-	$(if $(CRASH_PACKAGES),go test -tags crashpoints $(CRASH_PACKAGES),@echo "no package has crash-point tests")
+	go test -tags crashpoints -run '$(CRASH_TESTS)' $(CRASH_PACKAGES)
 
 update-scripts: ## rewrites the expected output in testdata/script
 	go test ./internal/app -run TestScript -update

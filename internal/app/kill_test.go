@@ -542,3 +542,36 @@ func (w *world) attached(run string) bool {
 	b, _ := os.ReadFile(filepath.Join(w.home, "runs", run, "events.ndjson"))
 	return strings.Contains(string(b), `"attached"`)
 }
+
+// What is journaled of a sleep is when to wake up: it goes on while nobody works on the run.
+func TestSleepGoesOnWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.flow("nap", `
+    const before = yield* Clock.now();
+    yield* Clock.sleep({ key: "nap", duration: 700 });
+    const after = yield* Clock.now();
+    return after.getTime() - before.getTime();
+`)
+	worker := w.start(nil, "run", "nap", "--no-input")
+	eventually(t, "it sleeps", func() bool {
+		list := w.runs()
+		return len(list) == 1 && w.journaled()["started clock.sleep:nap"] == 1
+	})
+	worker.kill()
+	second := w.start(nil, "resume", w.onlyRun().ID)
+	eventually(t, "it goes on sleeping", func() bool { return w.journaled()["resumed"] == 1 })
+	second.kill()
+	w.must([]int{0}, "resume", w.onlyRun().ID)
+	wake := 0
+	for _, r := range w.records() {
+		if r.Op == "clock.sleep:nap" {
+			wake++
+		}
+	}
+	if wake != 2 {
+		t.Errorf("%d records of the sleep, want its beginning and its end", wake)
+	}
+	w.must([]int{0}, "cleanup", w.onlyRun().ID)
+	w.nothingIsLeft()
+}
