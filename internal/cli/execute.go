@@ -20,14 +20,14 @@ func Execute(ctx context.Context, env *system.Env, commands func(*Deps) []*cobra
 	d := newDeps(env)
 	d.UI.JSON = wantsJSON(env.Args) // known before the flags are parsed: a mistake in them is reported as JSON too
 	err := run(ctx, d, commands)
+	if f := failure.As(err); files.NoSpace(err) && (f == nil || f.Hint == "") {
+		err = fullDisk(d, err, f)
+	}
 	if err == nil {
-		err = d.UI.Lost()
+		err = d.UI.Lost() // which may be full too, and is not ours
 	}
 	if err == nil {
 		return failure.ExitDone
-	}
-	if f := failure.As(err); files.NoSpace(err) && (f == nil || f.Hint == "") {
-		err = fullDisk(d, err, f)
 	}
 	d.UI.Failure(err)
 	return failure.KindOf(err).Exit()
