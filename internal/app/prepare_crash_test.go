@@ -46,7 +46,7 @@ func TestPrepareKilledAnywhereConverges(t *testing.T) {
 			w := newWorld(t)
 			other(w)
 			env := append(w.scriptedNode(), "NPM_TAKES=0")
-			if code, _, errs := w.laufwerk(append(env, "LAUFWERK_CRASH="+point), "prepare", "local"); code != -1 {
+			if code, _, errs := w.laufwerk(append(env, "LAUFWERK_CRASH="+point), "prepare", "local"); code != 137 {
 				t.Fatalf("exit %d\n%s", code, errs)
 			}
 			if code, _, errs := w.laufwerk(env, "prepare", "local"); code != 0 {
