@@ -31,6 +31,7 @@ type Operation struct {
 	Millis    int64          `json:"millis,omitempty"` // of the command or turn itself
 	Usage     *harness.Usage `json:"usage,omitempty"`
 	ExitCode  *int           `json:"exitCode,omitempty"`
+	Approved  *bool          `json:"approved,omitempty"` // of a write-back
 	Error     string         `json:"error,omitempty"`
 }
 
@@ -109,9 +110,10 @@ func operations(records []journal.Record) []Operation {
 				Millis   int64          `json:"millis"`
 				Usage    *harness.Usage `json:"usage"`
 				ExitCode *int           `json:"exitCode"`
+				Approved *bool          `json:"approved"`
 			}
 			if json.Unmarshal(r.Meta, &m) == nil {
-				o.Millis, o.Usage, o.ExitCode = m.Millis, m.Usage, m.ExitCode
+				o.Millis, o.Usage, o.ExitCode, o.Approved = m.Millis, m.Usage, m.ExitCode, m.Approved
 			}
 		}
 	}

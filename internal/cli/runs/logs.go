@@ -39,7 +39,7 @@ func newLogs(d *cli.Deps, open worker.Open, runF func(context.Context, *LogsOpti
 }
 
 func logs(ctx context.Context, o *LogsOptions) error {
-	s, err := o.Open(ctx, false)
+	s, err := o.Open.Look(ctx)
 	if err != nil {
 		return err
 	}

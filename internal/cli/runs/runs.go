@@ -52,7 +52,7 @@ type Listed struct {
 }
 
 func list(ctx context.Context, o *ListOptions) error {
-	s, err := o.Open(ctx, false)
+	s, err := o.Open.Look(ctx)
 	if err != nil {
 		return err
 	}

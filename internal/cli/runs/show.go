@@ -36,7 +36,7 @@ func newShow(d *cli.Deps, open worker.Open, runF func(context.Context, *ShowOpti
 }
 
 func show(ctx context.Context, o *ShowOptions) error {
-	s, err := o.Open(ctx, false)
+	s, err := o.Open.Look(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,9 @@ func details(op runs.Operation) string {
 	}
 	if op.ExitCode != nil && *op.ExitCode != 0 {
 		parts = append(parts, "exit "+itoa(*op.ExitCode))
+	}
+	if op.Approved != nil && !*op.Approved {
+		parts = append(parts, "unapproved")
 	}
 	if op.Error != "" {
 		parts = append(parts, op.Error)
