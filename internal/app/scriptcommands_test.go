@@ -96,11 +96,12 @@ func condition(name string) (bool, error) {
 //	jsonenv NAME FILE PATH         keep a value of a JSON document in a variable
 //	peak NAME CODE COMMAND...      run it, require this exit code, keep its peak of memory, in MiB, in a variable
 //	atmost NUMBER LIMIT
+//	storeformat FILE FORMAT        make a store one of another version
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"exits": exitsCommand, "nonroot": nonrootCommand, "json": jsonCommand,
 		"bashproject": bashprojectCommand, "hint": hintCommand, "unchanged": unchangedCommand, "waitfor": waitforCommand, "sendsignal": sendsignalCommand,
-		"project": projectCommand, "jsonenv": jsonenvCommand, "peak": peakCommand, "atmost": atmostCommand,
+		"project": projectCommand, "jsonenv": jsonenvCommand, "peak": peakCommand, "atmost": atmostCommand, "storeformat": storeformatCommand,
 	}
 }
 

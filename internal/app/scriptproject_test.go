@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	bolt "go.etcd.io/bbolt"
 )
 
 // scriptProject is a project for scripts about something else: a copy of the project, one turn of $HOME/agent.sh in it, a
@@ -122,6 +124,31 @@ func unmountBelow(work string) {
 			_ = exec.Command("umount", "-l", f[1]).Run()
 		}
 	}
+}
+
+// storeformatCommand gives a store another format, as another version of laufwerk would have written it: its checksums are right.
+func storeformatCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: storeformat FILE FORMAT")
+	}
+	db, err := bolt.Open(ts.MkAbs(args[0]), 0o600, nil)
+	ts.Check(err)
+	ts.Check(db.Update(func(tx *bolt.Tx) error {
+		const name, key = "laufwerk", "format"
+		b := tx.Bucket([]byte(name))
+		var record map[string]json.RawMessage
+		if err := json.Unmarshal(b.Get([]byte(key))[len("00000000 "):], &record); err != nil {
+			return err
+		}
+		record["format"] = json.RawMessage(strconv.Quote(args[1]))
+		value, err := json.Marshal(record)
+		if err != nil {
+			return err
+		}
+		sum := crc32.Checksum([]byte(name+"\x00"+key+"\x00"+string(value)), crc32.MakeTable(crc32.Castagnoli))
+		return b.Put([]byte(key), fmt.Appendf(nil, "%08x %s", sum, value))
+	}))
+	ts.Check(db.Close())
 }
 
 // atmostCommand compares whole numbers.

@@ -1,0 +1,117 @@
+package app_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// replay is where a fault that users of such tools reported is played again here, or why it is not.
+type replay struct {
+	fault string
+	tests []string // "script: FOLDER/NAME" or "PACKAGE: TestName"
+	not   string   // why it cannot happen by construction, or what it waits for
+}
+
+const (
+	waitsForDocker = "waits for the docker target: "
+	cannot         = "cannot apply: "
+)
+
+// replays are the cases of known faults, by their numbers. A target that a case waits for names its tests here when it comes.
+func replays() map[string]replay {
+	return map[string]replay{
+		"C1":  {"the resource is gone and its record stays; an interrupted clean-up loses track", []string{"script: cleanup/case-lost", "claims: TestCancelledInTheMiddleLosesNothing"}, ""},
+		"C3":  {"preparing leaves something running", []string{"script: prepare/local"}, ""},
+		"C4":  {"an acknowledged delete is taken for absence", []string{"claims: TestAcknowledgedDeleteIsNotAbsence"}, ""},
+		"C5":  {"a create without an answer is made twice", []string{"claims: TestUnknownCreate", "providers/local: TestHalfMadeAndHalfEndedSessions"}, ""},
+		"C7":  {"a stale state is shown", []string{"app: TestClockJumps", "script: run/case-hangup"}, ""},
+		"C9":  {"images are never collected", nil, waitsForDocker + "the local target makes no images"},
+		"C10": {"a signal between create and its answer leaks", []string{"claims: TestUnknownCreate", "claims: TestCancelledBeforeItBegan"}, ""},
+		"C11": {"the second interrupt loses what runs", []string{"script: run/bad-agent-sigint"}, ""},
+		"C13": {"SIGKILL leaves something that nobody finds", []string{"script: run/bad-agent-daemons", "script: run/case-hangup"}, ""},
+		"C14": {"a look that failed is taken for absence", []string{"claims: TestFailedLookIsNotAbsence"}, ""},
+		"C15": {"a sweep ends what is just being made", []string{"claims: TestSweepReadsClaimsAfterListing"}, ""},
+		"C17": {"the terminal goes and something outlives it unnoticed", []string{"script: run/case-hangup"}, ""},
+		"C19": {"a check comes after the first change", []string{"script: run/case-no-shell", "script: run/bad-target"}, ""},
+		"C21": {"a state that no clean-up leads out of", []string{"claims: TestEveryStoredStateReachesReleased", "script: cleanup/case-lost"}, ""},
+		"C22": {"killed after the create and before it is recorded", []string{"claims: TestKilledAtEveryPoint", "app: TestKilledAnywhereThenCancelled"}, ""},
+
+		"C23": {"the current docker context is ignored", nil, waitsForDocker + "no daemon is spoken to"},
+		"C25": {"the daemon's socket is a broken link", nil, waitsForDocker + "no daemon is spoken to"},
+		"C27": {"the socket of a rootless daemon is elsewhere", nil, waitsForDocker + "no daemon is spoken to"},
+		"C28": {"a remote daemon mounts an empty directory", nil, waitsForDocker + "nothing is mounted"},
+		"C29": {"no answer of the daemon is read as a running one", nil, waitsForDocker + "no daemon is spoken to"},
+		"C31": {"a missing credential helper fails what needs none", nil, waitsForDocker + "nothing is pulled"},
+		"C33": {"plain text against TLS fails without a word", nil, "waits for the openshell target: no gateway is spoken to"},
+		"C35": {"the checks pass though the files behind them hold nothing", []string{"script: doctor/codex", "login: TestLoginsThatAreRefused"}, ""},
+
+		"C37": {"one unreadable path ends everything without its name", []string{"script: run/case-files", "workspace: TestUnreadablePathsAreAllNamed", "workspace: TestUnreadablePathsOfAWorkspaceAreNotTakenForDeleted"}, ""},
+		"C38": {"files that lead out of the source are written", []string{"script: run/bad-agent-files", "script: run/bad-agent-workspace", "writeback: TestRefused", "writeback: TestBelowALinkOfTheFreeze"}, ""},
+		"C39": {"modes are lost", []string{"script: run/case-files", "workspace: TestCopyKeepsModesLinksAndEmptyDirectories"}, ""},
+		"C40": {"hard links carry a change elsewhere", []string{"script: run/case-files", "writeback: TestAHardLinkKeepsItsContent"}, ""},
+		"C41": {"a user of another id gets cryptic errors", []string{"script: run/case-files"}, ""},
+		"C43": {"git in the workspace reaches the host's repository", []string{"script: run/case-git-source", "workspace: TestCopyOfALinkedWorktreeLeavesTheRepositoryAlone"}, ""},
+		"C45": {"a stale or long-held lock blocks what only looks", []string{"script: run/case-git-source", "app: TestClockJumps"}, ""},
+		"C47": {"a full disk leaves a truncated file", []string{"script: run/bad-full-disk", "store: TestFullDisk", "writeback: TestFullDisk"}, ""},
+		"C49": {"memory grows with files", []string{"script: run/case-scale", "workspace: TestMemoryDoesNotGrowWithAFile"}, ""},
+
+		"C51": {"an unknown word prints help and succeeds", []string{"script: help/bad-words", "app: TestUnknownWordsUnderEveryGroup", "app: TestUnknownFlagsOfEveryCommand"}, ""},
+		"C53": {"a question where nobody can answer", []string{"script: run/bad-streams"}, ""},
+		"C55": {"the failure of a step ends with exit code 0", []string{"script: run/bad-agent-idle", "script: run/case-no-shell"}, ""},
+		"C57": {"a missing shell or program is an opaque error", []string{"script: run/case-no-shell", "script: run/bad-agent-idle"}, ""},
+		"C59": {"the failure of a sandbox is taken for the agent's", nil, waitsForDocker + "the local target has no sandbox, and says so"},
+		"C61": {"the terminal is asked, and colour is where it is not wanted", []string{"app: TestTerminal", "app: TestErrorsOnATerminalAreSanitised"}, ""},
+		"C63": {"a secret is in arguments, files or output", []string{"script: run/case-secrets", "redact: TestSecretsInAStream", "workflow: TestRecordsHoldNoSecret"}, ""},
+
+		"C65": {"a damaged store crashes, or is made anew", []string{"script: runs/bad-store", "store: TestDamagedStoreIsRefusedAndLeftAlone", "store: TestRandomFlips", "store: TestTornMetaPage"}, ""},
+		"C67": {"waiting for a lock without an end", []string{"store: TestHeldGateNamesItsHolder", "script: run/case-locks"}, ""},
+		"C69": {"a pid in a lock file is believed", []string{"script: run/case-locks", "store: TestForeignWordsInTheLockFile", "supervise: TestAStrangerWithARecordedIDIsNeverTouched"}, ""},
+		"C71": {"the clock jumps", []string{"app: TestClockJumps", "supervise: TestAnotherBootIsAbsence"}, ""},
+	}
+}
+
+// TestEveryCaseHasItsReplay holds that the tests that the table names are there.
+func TestEveryCaseHasItsReplay(t *testing.T) {
+	for id, r := range replays() {
+		if (len(r.tests) == 0) == (r.not == "") || r.fault == "" {
+			t.Errorf("%s: either its tests are named, or why there are none", id)
+		}
+		if r.not != "" && !strings.HasPrefix(r.not, "waits for ") && !strings.HasPrefix(r.not, cannot) {
+			t.Errorf("%s: it neither waits for a target nor is impossible: %s", id, r.not)
+		}
+		for _, name := range r.tests {
+			where, test, ok := strings.Cut(name, ": ")
+			switch {
+			case !ok:
+				t.Errorf("%s: %q names no test", id, name)
+			case where == "script":
+				if _, err := os.Stat(filepath.Join(scripts, test+".txtar")); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			case !slices.Contains(testsOf(t, where), test):
+				t.Errorf("%s: %s is not in internal/%s", id, test, where)
+			}
+		}
+	}
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+
+func testsOf(t *testing.T, pkg string) (names []string) {
+	t.Helper()
+	found, _ := filepath.Glob(filepath.Join("..", pkg, "*_test.go"))
+	for _, file := range found {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range testFunction.FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+	}
+	return names
+}
