@@ -227,6 +227,9 @@ func sanitise(args []any) []any {
 	return out
 }
 
+// Gone says whether nobody reads stdout any more.
+func (u *UI) Gone() bool { return u.Closed() != nil }
+
 // Closed fails once nobody reads stdout any more: a stream of data ends there.
 func (u *UI) Closed() error {
 	u.Out.mu.Lock()

@@ -50,7 +50,7 @@ func logs(ctx context.Context, o *LogsOptions) error {
 		}
 		return o.Deps.UI.Closed()
 	})
-	if o.Deps.UI.Closed() != nil {
+	if o.Deps.UI.Gone() {
 		return nil // why nothing could be written any more is told, or not, as for every command
 	}
 	return err
