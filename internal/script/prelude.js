@@ -79,6 +79,10 @@
   ]) {
     define(name, { [name]() { throw new TypeError(`${name} is not there: config and workflows run without timers, files, processes or network; ${instead}`); } }[name]);
   }
+  // Libraries name these while they are loaded, for `instanceof`: nothing is ever one of them.
+  for (const name of ["Blob", "File", "FormData", "Headers", "Request", "Response"]) {
+    define(name, { [name]: class { constructor() { throw new TypeError(`${name} is not there: config and workflows run without files and network`); } } }[name]);
+  }
   for (const name of ["clearTimeout", "clearInterval", "clearImmediate"]) define(name, { [name]() {} }[name]);
 
   define("queueMicrotask", function queueMicrotask(callback) {

@@ -236,7 +236,11 @@ declare module "@laufwerk/sdk" {
     } & {
         readonly __type?: T;
     }) | {
-        readonly "~standard": unknown;
+        readonly "~standard": {
+            readonly types?: {
+                readonly output: T;
+            } | undefined;
+        };
         readonly __type?: T;
     };
     /** An operation: plain data that a generator yields; the engine answers with R. */
@@ -458,6 +462,7 @@ declare module "@laufwerk/sdk/harness/claude-code" {
 
 declare module "@laufwerk/sdk/harness/codex" {
     import type { Harness } from "@laufwerk/sdk/harness";
+    /** Codex, with a subscription's login of yours. `config` is handed on as `-c key=value`, as far as it does not loosen laufwerk's rules. */
     export function createCodex(options?: {
         model?: string;
         reasoningEffort?: string;

@@ -12,7 +12,7 @@ export {
 export interface ExecutionTarget { readonly kind: string; readonly sandbox: unknown }
 
 /** A JSON Schema object, or a library object that exports one (Standard JSON Schema, zod 4). URLs and files are never resolved. */
-export type Schema<T> = { readonly [keyword: string]: unknown } & { readonly __type?: T } | { readonly "~standard": unknown; readonly __type?: T };
+export type Schema<T> = { readonly [keyword: string]: unknown } & { readonly __type?: T } | { readonly "~standard": { readonly types?: { readonly output: T } | undefined }; readonly __type?: T };
 
 /** An operation: plain data that a generator yields; the engine answers with R. */
 export interface Operation<R> { [Symbol.iterator](): Generator<Operation<R>, R, unknown> }
