@@ -80,7 +80,7 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 	sb, err := m.enter(entering, s)
 	if err != nil {
 		if failure.Is(err, failure.SessionLost) && !s.host {
-			s.lost = err
+			s.lose(err)
 		}
 		return result{}, err
 	}
@@ -266,10 +266,15 @@ func untilDetached(ctx context.Context) (context.Context, context.CancelFunc) {
 func (m *Manager) unsure(s *state, f supervise.Fenced) error {
 	err := failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of the session %q runs any more: %s", s.key, f.Why).
 		WithHint("close the session; `laufwerk claims list` shows what is known, `laufwerk claims abandon CLAIM --reason …` gives it up")
+	s.lose(err)
+	return err
+}
+
+// lose leaves nothing of the session but its end. The operations of Host.exec, which share a state, each find out themselves.
+func (s *state) lose(err error) {
 	if !s.host {
 		s.lost = err
 	}
-	return err
 }
 
 // opName is the folder name of an operation's records: short, and the same in every worker.
