@@ -17,12 +17,13 @@ type Stream struct {
 	TTY    bool
 	w      io.Writer
 	mu     *sync.Mutex // one for both streams: lines do not mix on a terminal
+	below  *below      // likewise
 	failed error       // of the first write that failed; nothing is written after it
 	style  func() *lipgloss.Renderer
 }
 
-func newStream(w io.Writer, tty bool, vars map[string]string, mode func() string, mu *sync.Mutex) *Stream {
-	return &Stream{TTY: tty, w: w, mu: mu, style: sync.OnceValue(func() *lipgloss.Renderer {
+func newStream(w io.Writer, tty bool, vars map[string]string, mode func() string, mu *sync.Mutex, b *below) *Stream {
+	return &Stream{TTY: tty, w: w, mu: mu, below: b, style: sync.OnceValue(func() *lipgloss.Renderer {
 		if !colored(mode(), tty, vars) {
 			return nil
 		}
@@ -104,7 +105,11 @@ func (s *Stream) write(format string, args []any) {
 func (s *Stream) raw(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failed == nil {
+	s.below.around(s, b)
+}
+
+func (s *Stream) put(b []byte) {
+	if s.failed == nil && len(b) > 0 {
 		_, s.failed = s.w.Write(b)
 	}
 }

@@ -34,8 +34,9 @@ func New(env *system.Env, color func() string) *UI {
 		}
 		return color()
 	})
-	u.Out = newStream(env.Out, env.OutTTY, env.Vars, mode, mu)
-	u.Err = newStream(env.Err, env.ErrTTY, env.Vars, mode, mu)
+	b := &below{now: env.Now}
+	u.Out = newStream(env.Out, env.OutTTY, env.Vars, mode, mu, b)
+	u.Err = newStream(env.Err, env.ErrTTY, env.Vars, mode, mu, b)
 	return u
 }
 
