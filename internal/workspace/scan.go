@@ -80,7 +80,7 @@ func lost(path string, err error) error {
 type ScanOptions struct {
 	Rules  Rules
 	Base   *Manifest // its paths always count; unchanged files (size, times and inode the same) are not hashed again
-	Bounds Bounds
+	Bounds Bounds    // Bytes counts only where there is a Base
 }
 
 // Scan lists a tree. Ignored paths that are neither in the base nor included are only counted (directories not). Fifos,
@@ -90,7 +90,11 @@ func Scan(ctx context.Context, root *safefs.Root, opt ScanOptions) (Manifest, in
 	if err := root.Check(root.Path()); err != nil {
 		return Manifest{}, 0, lost(root.Path(), err)
 	}
-	s := &scan{root: root, repository: opt.Rules.Repository, ignore: newIgnorer(opt.Rules), base: opt.Base, max: opt.Bounds.orDefaults().Entries, below: map[string]Entry{}}
+	bounds := opt.Bounds.orDefaults()
+	s := &scan{
+		root: root, repository: opt.Rules.Repository, ignore: newIgnorer(opt.Rules), base: opt.Base, bounded: opt.Base != nil,
+		max: bounds.Entries, bytes: bounds.Bytes, below: map[string]Entry{},
+	}
 	if s.base == nil {
 		s.base = &Manifest{}
 	}
@@ -112,6 +116,9 @@ func Scan(ctx context.Context, root *safefs.Root, opt ScanOptions) (Manifest, in
 		})
 	}
 	err := root.Walk(ctx, func(path string, info safefs.Info, err error) error { return s.visit(path, info, err, jobs) })
+	if err != nil {
+		stop(err)
+	}
 	close(jobs)
 	workers.Wait()
 	if cause := context.Cause(ctx); cause != nil {
@@ -144,7 +151,10 @@ type scan struct {
 	ignore     *ignorer
 	base       *Manifest
 	max        int
-	at         int // position in base: both are in path order
+	bytes      int64 // that may have changed, where there is a base
+	bounded    bool
+	changed    int64 // bytes of files that are certainly not as they were
+	at         int   // position in base: both are in path order
 	entries    []*Entry
 	ignored    int
 	below      map[string]Entry // ignored directories that were not listed: they are if something below them is
@@ -199,9 +209,16 @@ func (s *scan) visit(path string, info safefs.Info, err error, jobs chan<- *Entr
 		if was != nil && was.Type == File && was.CTime != 0 && was.Size == e.Size && was.MTime == e.MTime && was.CTime == e.CTime && was.Inode == e.Inode {
 			e.SHA256 = was.SHA256
 			s.list(e)
-		} else {
-			jobs <- s.list(e)
+			break
 		}
+		if was == nil || was.Type != File || was.Size != e.Size {
+			s.changed += min(e.Size, s.bytes+1)
+		}
+		if s.bounded && s.changed > s.bytes { // before reading it: what has no end in size would be read without end
+			return failure.New(failure.LimitExceeded, "the workspace has more than %d changed bytes, %s among them", s.bytes, redact.Line(path)).
+				WithPaths(path).WithHint("laufwerk cleanup RUN --discard-changes")
+		}
+		jobs <- s.list(e)
 	default:
 		s.list(other(e, info.Type.String()))
 	}

@@ -70,6 +70,9 @@ func Unwritten(ctx context.Context, dir string) (string, error) {
 	}
 	defer root.Close()
 	now, _, err := Scan(ctx, root, ScanOptions{Rules: o.Rules, Base: &o.Base})
+	if failure.Is(err, failure.LimitExceeded) {
+		return "what was changed in it is more than can be written back", nil
+	}
 	if err != nil {
 		return "", err
 	}

@@ -680,6 +680,13 @@ func TestBoundsOfAFreeze(t *testing.T) {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}
+	// A file that would take days to read is not read.
+	write(t, dest+"/endless", "")
+	must(t, os.Truncate(dest+"/endless", 4<<40))
+	_, err := MakeFreeze(context.Background(), FreezeRequest{Root: openTree(t, dest, o), Base: o.Base, Source: src, SourceRoot: o.Root, Dir: t.TempDir(), Now: time.Now})
+	if f := failure.As(err); f == nil || f.Kind != failure.LimitExceeded || len(f.Paths) != 1 || f.Paths[0] != "endless" {
+		t.Errorf("%v", err)
+	}
 }
 
 // as runs a test of this binary as a user that is not root.
