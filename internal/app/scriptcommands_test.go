@@ -135,10 +135,16 @@ func nonrootCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	work := ts.Getenv("WORK")
 	ts.Check(filepath.WalkDir(work, func(path string, _ os.DirEntry, err error) error {
+		if errors.Is(err, syscall.ENAMETOOLONG) { // an agent can make what no path leads to, and made it as that user
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, 65534, 65534)
+		if err := os.Lchown(path, 65534, 65534); !errors.Is(err, syscall.ENAMETOOLONG) {
+			return err
+		}
+		return nil
 	}))
 	// The directories of testscript are private to root: let others pass through, not look.
 	program, err := exec.LookPath(args[1])
