@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -56,10 +57,32 @@ func (e *Engine) record(ev event) (Completion, error) {
 	}
 	text := "done"
 	if c.Error != nil {
-		text = "failed: " + c.Error.Message
+		text = FailedWith + c.Error.Message
 	}
-	e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: text})
+	e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: text, Data: measured(r.Meta)})
 	return c, nil
+}
+
+// The texts of an operation's events: it begins, and is done or has failed with an error.
+const (
+	Begins     = "begins"
+	FailedWith = "failed: "
+)
+
+// Measured is the data of the event that an operation has ended, as far as it is known.
+type Measured struct {
+	Millis   int64          `json:"millis,omitempty"` // of the command or turn itself
+	Usage    *harness.Usage `json:"usage,omitempty"`
+	ExitCode *int           `json:"exitCode,omitempty"`
+}
+
+func measured(meta json.RawMessage) json.RawMessage {
+	var m Measured
+	if json.Unmarshal(meta, &m) != nil || m == (Measured{}) {
+		return nil
+	}
+	b, _ := json.Marshal(m)
+	return b
 }
 
 // encode is an operation's value as JSON that every reader takes: agents may have had a hand in it.

@@ -268,7 +268,7 @@ func (e *Engine) launch(op *Op) {
 			e.post(event{op: op, ended: true, err: failure.New(failure.Unsupported, "%s is not part of this version of laufwerk", op.Call.Op)})
 			return
 		}
-		e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: "begins"})
+		e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: Begins})
 		value, meta, err := h.Do(ctx, op)
 		e.post(event{op: op, ended: true, value: value, meta: meta, err: session.Ended(ctx, err)})
 	})

@@ -123,3 +123,12 @@ func Fit(text string, columns int) string {
 	}
 	return text[:end] + "…"
 }
+
+// Joined are pieces of text as one.
+func Joined(pieces ...any) Styled {
+	var b strings.Builder
+	for _, p := range sanitise(pieces) {
+		fmt.Fprint(&b, p)
+	}
+	return Styled{b.String()}
+}

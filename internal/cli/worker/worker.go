@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"syscall"
+	"time"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -19,6 +20,18 @@ import (
 
 // Open makes the use cases of runs. create says whether the home may be made: commands that only look leave nothing behind.
 type Open func(ctx context.Context, create bool) (*runs.Service, error)
+
+// lookWait bounds how long a command that only looks waits for the store.
+const lookWait = 2 * time.Second
+
+// Look is Open for commands that only look: they would rather say who holds the store than wait for it.
+func (o Open) Look(ctx context.Context) (*runs.Service, error) {
+	s, err := o(ctx, false)
+	if err == nil {
+		s.Store.SetWait(lookWait)
+	}
+	return s, err
+}
 
 // Document is what is printed about a run that a worker left.
 type Document struct {
@@ -69,20 +82,28 @@ func Work(ctx context.Context, d *cli.Deps, s *runs.Service, st runs.Started, o 
 		o.Signals = Catch(ctx)
 	}
 	defer o.Signals.Release()
-	go sig.watch(o.Signals.ch)
-
 	h := runs.Hooks{NoExchange: o.NoExchange, Ask: o.Ask}
 	if h.Ask == nil && d.Interactive() {
 		h.Ask = newTerminal(d, s, st.Run.ID).ask
 	}
-	follow := &follower{d: d, asked: h.Ask != nil}
+	follow := newFollower(d, st.Run.ID, h.Ask != nil)
+	defer follow.stop()
+	sig.clear = follow.stop
+	if ask := h.Ask; ask != nil {
+		h.Ask = func(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Who, error) {
+			defer follow.hold()()
+			return ask(ctx, q)
+		}
+	}
 	h.Event = func(ev journal.Event) {
 		follow.event(ev)
 		if o.Event != nil {
 			o.Event(ev)
 		}
 	}
+	go sig.watch(o.Signals.ch)
 	res, err := s.Work(work, st, h)
+	follow.stop()
 	if err != nil {
 		return cli.Fail(advised(err, wayOn(err, st.Run.ID)), Document{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
 	}
@@ -168,6 +189,7 @@ type signals struct {
 	stop  context.CancelCauseFunc
 	run   runs.Run
 	first chan syscall.Signal
+	clear func() // what is drawn on the terminal
 }
 
 func (s *signals) watch(ch <-chan syscall.Signal) {
@@ -188,6 +210,7 @@ func (s *signals) watch(ch <-chan syscall.Signal) {
 			if sig == syscall.SIGTERM {
 				kind = failure.Terminated
 			}
+			s.clear()
 			s.d.UI.Failure(cli.Fail(failure.New(kind, "stopped at once; what run %s runs goes on under its supervisor", s.run.ID).
 				WithHint("laufwerk resume %s", s.run.ID), Document{Run: s.run.ID, Workflow: s.run.Workflow, State: runs.Interrupted}))
 			system.Exit(kind.Exit())
