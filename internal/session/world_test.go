@@ -70,6 +70,9 @@ func (c *counting) View(ctx context.Context, fn func(store.Tx) error) error {
 	c.mu.Lock()
 	c.looked++
 	c.mu.Unlock()
+	if err := ctx.Err(); err != nil { // as it is where somebody else holds the gate
+		return err
+	}
 	return c.Store.View(ctx, fn)
 }
 
