@@ -115,7 +115,6 @@ type codexWorld struct {
 	*world
 	model   *testkit.Model
 	secrets []string
-	options map[string]any
 	url     string
 }
 
@@ -276,4 +275,28 @@ func TestCodexFixesAnIssue(t *testing.T) {
 	w.must([]int{0}, "cleanup", "--all", "--discard-changes")
 	w.nothingIsLeft()
 	w.noSecret()
+}
+
+// What cannot be is said where the agent is made, before anything runs.
+func TestCodexAgentsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []struct{ target, agent, says string }{
+		{`{}`, `{ harness: createCodex() }`, "give its constructor `credentials: \"codex-subscription\"`"},
+		{`{ credentials: "claude-subscription" }`, `{ harness: createCodex() }`, "credentials"},
+		{`{ credentials: "codex-subscription" }`, `{ harness: createCodex({ reasoningEffort: "lots" }) }`, "reasoningEffort: expected"},
+		{`{ credentials: "codex-subscription" }`, `{ harness: createCodex({ config: { "mcp_servers.x.command": "sh" } }) }`, "config.mcp_servers.x.command: is refused"},
+		{`{ credentials: "codex-subscription" }`, `{ harness: createCodex(), activeTools: ["x"] }`, "activeTools: Codex cannot"},
+		{`{ credentials: "codex-subscription", env: { OPENAI_API_KEY: "sk" } }`, `{ harness: createCodex() }`, "never fall back to billing"},
+	} {
+		w.write(filepath.Join(w.project, "laufwerk/execution.ts"), `import { createLocalExecution } from "@laufwerk/execution/local";
+import { createCodex } from "@laufwerk/sdk/harness/codex";
+export const execution = createLocalExecution(`+c.target+`);
+execution.agent(`+c.agent+`);
+`)
+		code, out, errs := w.laufwerk(nil, "run", "job", "--no-input")
+		if code != 3 || !strings.Contains(errs, c.says) {
+			t.Errorf("%s %s: exit %d, want 3 and %q\n%s%s", c.target, c.agent, code, c.says, out, errs)
+		}
+	}
 }

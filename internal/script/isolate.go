@@ -241,8 +241,11 @@ func wireError(err error) *protocol.Error {
 	out := &protocol.Error{Class: kind.Class(), Code: string(kind), Message: err.Error()}
 	if f := failure.As(err); f != nil {
 		out.Hint = f.Hint
-		if len(f.Paths) > 0 {
+		if len(f.Paths) > 0 && f.Paths[0] != "" {
 			out.Option = f.Paths[0]
+			if !strings.HasPrefix(out.Message, out.Option+": ") {
+				out.Message = out.Option + ": " + out.Message
+			}
 		}
 	}
 	if kind == failure.Failed || kind == failure.ProjectInvalid {

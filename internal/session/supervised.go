@@ -88,24 +88,9 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 	r := result{attempts: attempts}
 	continued := false
 	if begun {
-		var at place
-		if err := json.Unmarshal(data, &at); err != nil {
-			return r, failure.New(failure.JournalInvalid, "the journal does not say where attempt %d ran: %v", attempts, err)
-		}
-		if at.MaxOutput == 0 {
-			at.MaxOutput = MaxOutput
-		}
-		if r.at = at; w.recall != nil {
-			w.recall(at)
-		}
-		continued = at.Continued
-		if !at.Spent {
-			dir := filepath.Join(m.dir(s.claim), at.Dir)
-			done, again, err := m.rejoin(ctx, s, op, l, dir, w, &r)
-			if err != nil || done {
-				return r, err
-			}
-			continued = continued || again
+		var done bool
+		if done, continued, err = m.takeUp(ctx, s, op, l, data, w, &r); err != nil || done {
+			return r, err
 		}
 	}
 	name := opName(op)
@@ -157,6 +142,25 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		}
 		continued = continued || again
 	}
+}
+
+// takeUp finds the attempt that the journal names last. continued means that the next one goes on after one that was cut.
+func (m *Manager) takeUp(ctx context.Context, s *state, op Operation, l supervise.Launcher, data json.RawMessage, w work, r *result) (done, continued bool, err error) {
+	var at place
+	if err := json.Unmarshal(data, &at); err != nil {
+		return false, false, failure.New(failure.JournalInvalid, "the journal does not say where attempt %d ran: %v", r.attempts, err)
+	}
+	if at.MaxOutput == 0 {
+		at.MaxOutput = MaxOutput
+	}
+	if r.at = at; w.recall != nil {
+		w.recall(at)
+	}
+	if at.Spent {
+		return false, at.Continued, nil
+	}
+	done, again, err := m.rejoin(ctx, s, op, l, filepath.Join(m.dir(s.claim), at.Dir), w, r)
+	return done, at.Continued || again, err
 }
 
 // rejoin decides what became of an attempt that another worker started. again means: make one more attempt.
