@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,8 +13,12 @@ import (
 	"github.com/laufwerk/laufwerk/internal/suggest"
 )
 
-// name is what a projectId, a target's id and a workflow's folder may be: they stand in labels, paths and commands.
-var name = regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`)
+// IsName says whether s may be a projectId, a target's id or a workflow's folder: they stand in labels, paths and commands.
+func IsName(s string) bool {
+	return len(s) >= 1 && len(s) <= 63 && strings.IndexFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	}) < 0
+}
 
 const nameRule = "1 to 63 letters, digits, '.', '_' or '-'"
 
@@ -42,7 +45,7 @@ func parse(value json.RawMessage) (config, error) {
 	if !ok {
 		return c, wrong("projectId", "defineConfig needs this option: %s", nameRule)
 	}
-	if json.Unmarshal(raw, &c.projectID) != nil || !name.MatchString(c.projectID) || strings.Trim(c.projectID, ".") == "" {
+	if json.Unmarshal(raw, &c.projectID) != nil || !IsName(c.projectID) || strings.Trim(c.projectID, ".") == "" {
 		return c, wrong("projectId", "expected %s, got %s", nameRule, shown(raw))
 	}
 	if raw, ok := fields["concurrency"]; ok {

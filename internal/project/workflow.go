@@ -33,7 +33,7 @@ func Workflows(root string) ([]string, error) {
 	defer fs.Close()
 	var names []string
 	for _, n := range fs.Names(workflows) {
-		if kind, _, _ := fs.Stat(fileOf(n)); name.MatchString(n) && kind != projectfs.None {
+		if kind, _, _ := fs.Stat(fileOf(n)); IsName(n) && kind != projectfs.None {
 			names = append(names, n)
 		}
 	}

@@ -51,7 +51,7 @@ type Message struct {
 
 // Start says what the child is to do.
 type Start struct {
-	Mode   string          `json:"mode"`             // "bundle" (make one and say it), "evaluate" (a module: its default export or a call), "workflow"
+	Mode   string          `json:"mode"`             // "evaluate" (a module: its default export or a call) or "workflow"
 	Root   string          `json:"root,omitempty"`   // project root, absolute, for file names in errors
 	Entry  string          `json:"entry,omitempty"`  // the file to bundle, relative to Root
 	Bundle *Bundle         `json:"bundle,omitempty"` // instead of Entry: what was bundled before
@@ -70,8 +70,10 @@ type Limits struct {
 	StepMillis  int64 `json:"stepMillis"` // computing between two messages; 0 is no limit
 }
 
-// Bundle is user code and SDK in one script, with its source map. Digest is sha256 over Code, hexadecimal.
+// Bundle is user code in one module with its source map, and the SDK that it was made with, a script that is evaluated
+// before it ("" where the SDK is part of the code). Digest is sha256 over SDK and Code, hexadecimal.
 type Bundle struct {
+	SDK    string          `json:"sdk,omitempty"`
 	Code   string          `json:"code"`
 	Map    string          `json:"map,omitempty"`
 	Digest string          `json:"digest"`

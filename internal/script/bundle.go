@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"path"
 	"strings"
 
@@ -20,13 +21,16 @@ const bundleName = "bundle.js"
 // entryName is the module that joins the user's module and the SDK.
 const entryName = "entry"
 
+const tsconfig = `{"compilerOptions":{"target":"ES2022","useDefineForClassFields":true}}`
+
 // files is where the bundler gets the project's files from. Paths are slash-separated and relative to the project root.
 type files interface {
 	stat(path string) (protocol.File, error)
 	read(path string) (protocol.File, error)
 }
 
-// makeBundle bundles a file of the project, with everything that it imports and the SDK, into one module.
+// makeBundle bundles a file of the project, with everything of the project that it imports, into one module. The SDK that it
+// is made for, ours, is not put in yet.
 func makeBundle(entry string, from files) (protocol.Bundle, *protocol.Error) {
 	r := &resolver{from: from}
 	result := api.Build(api.BuildOptions{
@@ -45,7 +49,7 @@ func makeBundle(entry string, from files) (protocol.Bundle, *protocol.Error) {
 		LegalComments:  api.LegalCommentsNone,
 		LogLevel:       api.LogLevelSilent,
 		TreeShaking:    api.TreeShakingTrue,
-		TsconfigRaw:    `{"compilerOptions":{"target":"ES2022","useDefineForClassFields":true}}`,
+		TsconfigRaw:    tsconfig,
 		Plugins: []api.Plugin{{Name: "laufwerk", Setup: func(b api.PluginBuild) {
 			b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 				return r.resolve(a, entry)
@@ -65,8 +69,10 @@ func makeBundle(entry string, from files) (protocol.Bundle, *protocol.Error) {
 			out.Code = mendLoops(string(f.Contents))
 		}
 	}
-	sum := sha256.Sum256([]byte(out.Code))
-	out.Digest = hex.EncodeToString(sum[:])
+	sum := sha256.New()
+	_, _ = io.WriteString(sum, sdkScript)
+	_, _ = io.WriteString(sum, out.Code)
+	out.Digest = hex.EncodeToString(sum.Sum(nil))
 	return out, nil
 }
 
@@ -76,11 +82,8 @@ func loadSDK(entry string) func(api.OnLoadArgs) (api.OnLoadResult, error) {
 			code := fmt.Sprintf("import { attach } from %q;\nimport * as user from %q;\nattach(user);\n", sdk.Entry, entryImport)
 			return api.OnLoadResult{Contents: &code, Loader: api.LoaderJS}, nil
 		}
-		code, ok := sdk.Source(a.Path)
-		if !ok {
-			return api.OnLoadResult{}, fmt.Errorf("%s is not a module of this build", a.Path)
-		}
-		return api.OnLoadResult{Contents: &code, Loader: api.LoaderTS}, nil
+		code, err := facade(a.Path)
+		return api.OnLoadResult{Contents: &code, Loader: api.LoaderJS}, err
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -221,7 +222,7 @@ export default {
 	must(t, err)
 	second, secondBundle, err := testRunner(t).Evaluate(t.Context(), root, entry, opts)
 	must(t, err)
-	if string(first) != string(second) || firstBundle != secondBundle {
+	if string(first) != string(second) || !reflect.DeepEqual(firstBundle, secondBundle) {
 		t.Errorf("two evaluations differ:\n%s\n%s", first, second)
 	}
 	var v struct {

@@ -54,16 +54,25 @@ func newIsolate(limits Limits, seed string, now int64, rules Validator, log func
 		}
 	}
 	sum := sha256.Sum256([]byte(seed))
-	boot := fmt.Sprintf(`Object.defineProperty(globalThis, "__laufwerk", { value: Object.freeze((%s)(__post, __validate, __digest, __url, __log, __attach, %q, %d)) });
+	if err := evalBuilt(vm, preludeBytecode, preludeScript()); err != nil {
+		_ = vm.Close()
+		return nil, fmt.Errorf("prelude: %w", err)
+	}
+	boot := fmt.Sprintf(`Object.defineProperty(globalThis, "__laufwerk", { value: Object.freeze(__prelude(__post, __validate, __digest, __url, __log, __attach, %q, %d)) });
 globalThis.__load = (api => failed => api.load(%q, failed))(__laufwerk);
 globalThis.__begin = (load => (failed => () => load(failed))(__failed))(__load);
-for (const name of ["__post", "__validate", "__digest", "__url", "__log", "__attach", "__failed", "__load"]) delete globalThis[name];`,
-		prelude, hex.EncodeToString(sum[:]), now, bundleName)
+for (const name of ["__post", "__validate", "__digest", "__url", "__log", "__attach", "__failed", "__load", "__prelude"]) delete globalThis[name];`,
+		hex.EncodeToString(sum[:]), now, bundleName)
 	if _, err := vm.Eval(boot, quickjs.EvalGlobal); err != nil {
 		_ = vm.Close()
 		return nil, fmt.Errorf("prelude: %w", err)
 	}
 	return i, nil
+}
+
+// loadSDK evaluates the SDK that a bundle was made with.
+func (i *isolate) loadSDK(source string) *protocol.Error {
+	return i.step(func() error { return evalSDK(i.vm, source) })
 }
 
 // load evaluates a bundle's modules, also those that await at their top level.

@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -14,6 +15,9 @@ import (
 // Main is the child: it does what the first message asks for and ends. It also ends, whatever it is doing, when its stdin
 // does: a child never outlives its parent. The result is the process's exit code.
 func Main(_ *system.Env, in io.Reader, out io.Writer, rules Validator) int {
+	// Evaluating a config takes a few megabytes: collecting them would cost more than they do. This begins at 32 MiB.
+	debug.SetGCPercent(800)
+	debug.SetMemoryLimit(256 << 20)
 	system.SetDeterministic()
 	if err := process.CloseInherited(); err != nil {
 		return 1
@@ -64,28 +68,15 @@ func (c *child) say(ms ...*protocol.Message) {
 }
 
 func (c *child) serve(s *protocol.Start) *protocol.Error {
-	bundle := s.Bundle
-	if bundle == nil {
-		made, err := makeBundle(s.Entry, c)
-		if err != nil {
-			return err
-		}
-		bundle = &made
-		c.say(&protocol.Message{Type: protocol.TypeBundle, Bundle: bundle})
-	}
-	if s.Mode == "bundle" {
-		c.say(&protocol.Message{Type: protocol.TypeDone})
-		return nil
-	}
-	vm, err := newIsolate(s.Limits, s.Seed, s.Now, c.rules, func(m *protocol.Message) { c.say(m) })
-	if err != nil {
-		return &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}
+	vm, bundle, e := c.prepare(s)
+	if e != nil {
+		return e
 	}
 	// The engine is left to the end of the process: freeing its memory piece by piece would only take time.
 	if e := vm.load(bundle); e != nil {
 		return e
 	}
-	e := vm.start(s)
+	e = vm.start(s)
 	for {
 		if e != nil {
 			return e
@@ -101,6 +92,37 @@ func (c *child) serve(s *protocol.Start) *protocol.Error {
 		c.say(append(said, &protocol.Message{Type: protocol.TypeIdle})...)
 		e = vm.deliver(<-c.in)
 	}
+}
+
+// prepare makes the bundle, if there is none yet, and beside that an engine with the bundle's SDK.
+func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protocol.Error) {
+	bundle, sdk := s.Bundle, sdkScript
+	bundled := make(chan *protocol.Error, 1)
+	if bundle != nil {
+		sdk = bundle.SDK
+		bundled <- nil
+	} else {
+		bundle = &protocol.Bundle{}
+		go func() {
+			var err *protocol.Error
+			*bundle, err = makeBundle(s.Entry, c)
+			bundled <- err
+		}()
+	}
+	vm, err := newIsolate(s.Limits, s.Seed, s.Now, c.rules, func(m *protocol.Message) { c.say(m) })
+	var e *protocol.Error
+	if err != nil {
+		e = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}
+	} else {
+		e = vm.loadSDK(sdk)
+	}
+	if err := <-bundled; err != nil {
+		return nil, nil, err
+	}
+	if s.Bundle == nil {
+		c.say(&protocol.Message{Type: protocol.TypeBundle, Bundle: bundle})
+	}
+	return vm, bundle, e
 }
 
 // stat and read ask the parent for files; esbuild calls them from several goroutines.

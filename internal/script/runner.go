@@ -77,6 +77,7 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 			}
 		case m.Type == protocol.TypeBundle && m.Bundle != nil:
 			bundle = *m.Bundle
+			bundle.SDK = sdkScript // the child is this binary too
 			limit.Stop()
 			if limits.StepMillis > 0 {
 				limit.Reset(time.Duration(limits.StepMillis)*time.Millisecond + grace)
