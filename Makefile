@@ -36,8 +36,10 @@ update-scripts: ## rewrites the expected output in testdata/script
 update-docs: ## rewrites what the binary says of itself in README.md and docs/
 	go test ./internal/app -run TestMadeParts -update
 
-bench:
-	go test -run '^$$' -bench . -benchmem ./...
+# On a busy machine: make bench BENCH_WITH='chrt -r 20' (as root; real-time, so that nothing else gets in between).
+bench: build ## the numbers to hold, beside yardsticks; bench/main.go says how
+	go build -o .tools/bench ./bench
+	$(BENCH_WITH) .tools/bench -binary bin/laufwerk $(BENCH_ARGS)
 
 demo:
 	go run ./cmd/laufwerk demo --yes
@@ -50,10 +52,10 @@ cover: ## cover.out, and the total
 verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-sdk verify-platforms verify-reproducible
 
 verify-format:
-	@out=$$(gofmt -l cmd internal sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
+	@out=$$(gofmt -l bench cmd internal sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
 
 update-format:
-	gofmt -w cmd internal sdk templates
+	gofmt -w bench cmd internal sdk templates
 
 verify-modules:
 	@go mod tidy -diff || { echo "go.mod or go.sum is not tidy (make update-modules)"; exit 1; }
@@ -93,8 +95,9 @@ update-commands:
 	go test -count=1 -run TestCommandPages ./internal/app -update
 
 .PHONY: update-sdk
-update-sdk:
+update-sdk: ## the declarations, and the SDK and the prelude as the isolate loads them
 	sdk/update.sh
+	go test ./internal/script -run TestBuiltIsCurrent -update
 
 clean:
 	rm -rf bin cover.out

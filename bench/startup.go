@@ -1,0 +1,82 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/script"
+)
+
+// kind is a Go command line of the same field, which we install for its start-up time alone.
+const kind = "sigs.k8s.io/kind@v0.33.0"
+
+// version is the start of a process: `laufwerk version` beside `kind version`.
+func version(b *bench) ([]row, error) {
+	beside := filepath.Join(b.tools, "kind")
+	if !b.installed(beside, kind) {
+		return []row{{work: "version, beside kind version", hold: "≤ 2 ×", verdict: "SKIPPED: go install " + kind + " failed"}}, nil
+	}
+	s, err := inTurn(4*b.rounds, b.laufwerk("/", "version"), func() (cost, error) {
+		_, c, err := b.command("/", []int{0}, beside, "version")
+		return c, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []row{compare("version, beside kind version", s[0], s[1], 2)}, nil
+}
+
+func (b *bench) installed(program, module string) bool {
+	if _, err := os.Stat(program); err == nil {
+		return true
+	}
+	install := exec.CommandContext(b, "go", "install", module)
+	install.Env = append(os.Environ(), "GOBIN="+b.tools, "CGO_ENABLED=0")
+	install.Stderr = os.Stderr
+	return install.Run() == nil
+}
+
+// readProject loads a config, with the isolate's process, beside a start of Node that does nothing.
+func readProject(b *bench) ([]row, error) {
+	node, missing := exec.LookPath("node")
+	if missing != nil {
+		return []row{{work: "read a project, beside node -e 0", hold: "≤ 0.4 ×", verdict: "SKIPPED: " + missing.Error()}}, nil //nolint:nilerr // said in the row
+	}
+	root, err := b.project("read")
+	if err != nil {
+		return nil, err
+	}
+	r := &script.Runner{Executable: b.binary}
+	s, err := inTurn(2*b.rounds, func() (cost, error) {
+		return within(func() error { _, err := project.Load(b, r, root); return err })
+	}, func() (cost, error) {
+		_, c, err := b.command("/", []int{0}, node, "-e", "0")
+		return c, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []row{compare("read a project, beside node -e 0", s[0], s[1], 0.4)}, nil
+}
+
+// project makes a project with the workflows that are measured.
+func (b *bench) project(name string) (string, error) {
+	root, err := b.scratch(name)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(root, "laufwerk")); err == nil {
+		return root, nil
+	}
+	if _, _, err := b.command(root, []int{0}, b.binary, "init", "--execution", "local"); err != nil {
+		return "", err
+	}
+	for name, source := range map[string]string{"steps": stepsWorkflow, "flood": floodWorkflow} {
+		if err := write(filepath.Join(root, "laufwerk/workflows", name, "workflow.ts"), source); err != nil {
+			return "", err
+		}
+	}
+	return root, nil
+}
