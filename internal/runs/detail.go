@@ -9,6 +9,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 )
 
@@ -22,7 +23,9 @@ const (
 // Operation is one operation of a run, as its journal knows it.
 type Operation struct {
 	ID        string         `json:"id"`
-	Depth     int            `json:"depth"` // of its branch: 0 is the workflow itself
+	Depth     int            `json:"depth"`             // of its branch: 0 is the workflow itself
+	Branch    string         `json:"branch,omitempty"`  // "0" is the workflow itself, "0.1.2" the third of its second `all`
+	Session   string         `json:"session,omitempty"` // the key of the session that it opens or is of
 	State     string         `json:"state"`
 	Attempts  int            `json:"attempts,omitempty"`
 	Cuts      int            `json:"cuts,omitempty"`
@@ -89,7 +92,12 @@ func operations(records []journal.Record) []Operation {
 		}
 		o := &out[i]
 		if r.Call != nil {
-			o.Depth = strings.Count(r.Call.Branch, ".") / 2 // `0.1.2`: the third branch of the second `all` of `0`
+			o.Branch = r.Call.Branch
+			o.Depth = strings.Count(r.Call.Branch, ".") / 2
+			o.Session = r.Call.Scope
+			if r.Call.Op == protocol.OpSessionOpen {
+				o.Session = r.Call.Key
+			}
 		}
 		switch r.Type {
 		case journal.Started:

@@ -3,11 +3,13 @@ package runs
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/cli/worker"
 	"github.com/laufwerk/laufwerk/internal/journal"
 )
@@ -24,7 +26,7 @@ func newLogs(d *cli.Deps, open worker.Open, runF func(context.Context, *LogsOpti
 	o := &LogsOptions{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:     "logs RUN",
-		Short:   "Print what happened in a run, one event a line",
+		Short:   "Print what happened in a run, line by line",
 		Example: "$ laufwerk runs logs 261129-k3f9x2ab -f\n$ laufwerk runs logs 261129-k3f9x2ab --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
@@ -64,7 +66,10 @@ func printEvent(d *cli.Deps, ev journal.Event) {
 	if name == "" {
 		name = ev.Kind
 	}
-	d.UI.Printf("%s %s %s\n", ev.At.Local().Format(time.TimeOnly), name, ev.Text)
+	at := d.UI.Out.Faint(ev.At.Local().Format(time.TimeOnly))
+	for line := range strings.SplitSeq(strings.TrimRight(ev.Text, "\n"), "\n") {
+		d.UI.Printf("%s %s %s\n", at, render.Name(name), line)
+	}
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

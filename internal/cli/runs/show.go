@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/cli/worker"
 	"github.com/laufwerk/laufwerk/internal/runs"
 )
@@ -54,16 +55,12 @@ func show(ctx context.Context, o *ShowOptions) error {
 	if d.Worker != nil {
 		ui.Printf("worker %s\n", d.Worker.String())
 	}
-	for _, op := range d.Operations {
-		mark := ui.Out.Faint("·")
-		switch op.State {
-		case runs.OpDone:
-			mark = ui.Out.Good("✓")
-		case runs.OpFailed:
-			mark = ui.Out.Bad("✗")
-		}
-		ui.Printf("%s%s %s%s\n", strings.Repeat("  ", op.Depth), mark, op.ID, details(op))
+	tree := Tree(d.Operations)
+	total := &Node{Children: tree}
+	if total.sum(); total.Usage != nil {
+		ui.Printf("used %s\n", render.Tokens(total.Usage.Input+total.Usage.Output))
 	}
+	draw(ui, tree, "")
 	for _, q := range d.Run.Waiting {
 		ui.Printf("waits since %s: %s\n  %s\n", time.UnixMilli(q.Since).Local().Format("2006-01-02 15:04"), q.Title, strings.ReplaceAll(runs.AnswerCommand(r.ID, q), "\n", "\n  "))
 	}
@@ -76,7 +73,42 @@ func show(ctx context.Context, o *ShowOptions) error {
 	case r.State == runs.Interrupted:
 		ui.Next("laufwerk resume " + r.ID)
 	}
-	return ui.Document(d)
+	return ui.Document(shown{d, tree})
+}
+
+// shown is the document: the operations as a list, and how they nest.
+type shown struct {
+	runs.Detail
+	Tree []*Node `json:"tree"`
+}
+
+func draw(ui *render.UI, nodes []*Node, indent string) {
+	for _, n := range nodes {
+		if n.Branch > 0 && len(n.Children) == 1 { // the operation says it all
+			draw(ui, n.Children, indent)
+			continue
+		}
+		mark := ui.Out.Faint("·")
+		switch n.State {
+		case runs.OpDone:
+			mark = ui.Out.Good("✓")
+		case runs.OpFailed:
+			mark = ui.Out.Bad("✗")
+		}
+		ui.Printf("%s%s %s%s\n", indent, mark, render.Name(name(n)), details(n))
+		draw(ui, n.Children, indent+"  ")
+	}
+}
+
+func name(n *Node) string {
+	switch {
+	case n.op != nil:
+		return n.ID
+	case n.All > 0:
+		return "all"
+	default:
+		return "branch " + itoa(n.Branch)
+	}
 }
 
 func because(reason string) string {
@@ -86,16 +118,25 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-func details(op runs.Operation) string {
+func details(n *Node) string {
 	var parts []string
+	op := n.op
+	if op == nil {
+		op = &runs.Operation{}
+	}
 	if op.Attempts > 1 || op.Cuts > 0 {
 		parts = append(parts, plural(op.Attempts, "attempt"), plural(op.Cuts, "cut"))
 	}
-	if op.Millis > 0 {
-		parts = append(parts, (time.Duration(op.Millis) * time.Millisecond).String())
+	switch {
+	case op.State == runs.OpOpen && !op.StartedAt.IsZero():
+		parts = append(parts, "since "+op.StartedAt.Local().Format("2006-01-02 15:04:05"))
+	case op.Millis > 0:
+		parts = append(parts, render.Duration(time.Duration(op.Millis)*time.Millisecond))
+	case !op.StartedAt.IsZero() && op.EndedAt.After(op.StartedAt):
+		parts = append(parts, render.Duration(op.EndedAt.Sub(op.StartedAt)))
 	}
-	if op.Usage != nil {
-		parts = append(parts, plural(int(op.Usage.Input+op.Usage.Output), "token"))
+	if n.Usage != nil {
+		parts = append(parts, render.Tokens(n.Usage.Input+n.Usage.Output))
 	}
 	if op.ExitCode != nil && *op.ExitCode != 0 {
 		parts = append(parts, "exit "+itoa(*op.ExitCode))
