@@ -51,7 +51,8 @@ type Asker func(ctx context.Context, q Waiting) (json.RawMessage, journal.Who, e
 type humans struct {
 	ask    Asker // nil: nobody is at a terminal
 	freeze func(ctx context.Context, workspace string) (digest string, err error)
-	mu     sync.Mutex // one question at a time on the terminal
+	again  func(ctx context.Context, workspace, digest string) error // freeze, if what was kept is damaged
+	mu     sync.Mutex                                                // one question at a time on the terminal
 	binds  func(workspace, digest string, kind string, answer json.RawMessage)
 }
 
@@ -64,6 +65,11 @@ func (h *humans) do(ctx context.Context, op *Op) (any, any, error) {
 	if _, data := op.Attempts(); len(data) > 0 {
 		if err := json.Unmarshal(data, &asked); err != nil {
 			return nil, nil, err
+		}
+		if asked.Digest != "" {
+			if err := h.again(ctx, a.Workspace, asked.Digest); err != nil {
+				return nil, nil, err
+			}
 		}
 	} else {
 		if a.Workspace != "" {

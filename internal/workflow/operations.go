@@ -56,7 +56,7 @@ func NewOperations(c OperationsConfig) *Operations {
 		Secrets: c.Secrets, Workspace: o.workspaces.forSession, HostEnv: func(name string) (string, bool) { v, ok := c.HostVars[name]; return v, ok }, Now: c.Now, EventsFrom: c.EventsFrom,
 	})
 	o.workspaces.quiet = o.sessions.WithoutWriter
-	o.humans = &humans{ask: c.Ask, freeze: o.workspaces.freezeFor, binds: o.workspaces.bind}
+	o.humans = &humans{ask: c.Ask, freeze: o.workspaces.freezeFor, again: o.workspaces.refreeze, binds: o.workspaces.bind}
 	return o
 }
 

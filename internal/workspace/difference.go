@@ -10,6 +10,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/redact"
 )
 
@@ -143,7 +144,8 @@ func (f *Freeze) content(c Change, room bool) (string, error) {
 	}
 	after, err := f.text(a)
 	if err != nil {
-		return "", fmt.Errorf("the frozen content of %s: %w", path, err)
+		e := failure.New(failure.StoreInvalid, "the frozen content of %s cannot be shown: %v", path, err)
+		return "", e.WithHint("laufwerk resume RUN") // it freezes the workspace again
 	}
 	before, err := f.text(b)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +158,7 @@ func (f *Freeze) content(c Change, room bool) (string, error) {
 		return head + "(the source no longer holds what was there before; this is the whole new content)\n" + lines("+", after), nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("the content of %s before: %w", path, err)
+		return "", failure.New(failure.StoreInvalid, "the content of %s before cannot be shown: %v", path, err).WithHint("laufwerk resume RUN")
 	}
 	if (isBinary(before) || isBinary(after)) && !c.RunsOnHost { // of what runs here nothing hides behind a NUL
 		return summary("binary"), nil

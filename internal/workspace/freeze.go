@@ -179,11 +179,39 @@ func (f *Freeze) takeBlobs(ctx context.Context, req FreezeRequest, half *safefs.
 	return nil
 }
 
-// complete says whether every content that write-back needs is there. Its bytes are checked when they are read.
+// CheckFreeze says whether the freeze in dir is there with all its contents, and undamaged: nil, or what is wrong.
+func CheckFreeze(dir string) error {
+	f, err := LoadFreeze(dir)
+	if err != nil {
+		return err
+	}
+	return f.complete()
+}
+
+// complete says whether every content that write-back needs is there, and every one that is there is what its name says. What
+// is not is frozen again: the workspace is still what it was.
 func (f *Freeze) complete() error {
+	dir, err := safefs.OpenRoot(filepath.Join(f.Dir, blobDir))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	c := safefs.NewCopier()
 	for _, ch := range f.Changes {
-		if e := ch.After; e != nil && e.Type == File && !files.Exists(f.BlobPath(e.SHA256)) {
-			return fmt.Errorf("the content of %s is missing", redact.Line(e.Path))
+		for _, e := range []*Entry{ch.Before, ch.After} {
+			if e == nil || e.Type != File {
+				continue
+			}
+			got, err := c.Hash(dir, e.SHA256)
+			if errors.Is(err, fs.ErrNotExist) && e == ch.Before {
+				continue // it is only kept to be shown
+			}
+			if err == nil && got.Sum.String() != e.SHA256 {
+				err = errors.New("its bytes are others")
+			}
+			if err != nil {
+				return fmt.Errorf("the content of %s: %w", redact.Line(e.Path), err)
+			}
 		}
 	}
 	return nil
@@ -204,7 +232,7 @@ func (f *Freeze) Blob(sum string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if got := sha256.Sum256(b); hex.EncodeToString(got[:]) != sum {
-		return nil, failure.New(failure.StoreInvalid, "the frozen content %s is damaged", f.BlobPath(sum))
+		return nil, failure.New(failure.StoreInvalid, "the frozen content %s is damaged", f.BlobPath(sum)).WithHint("laufwerk resume RUN")
 	}
 	return b, nil
 }
@@ -291,14 +319,11 @@ func (f *Freeze) encode() ([]byte, error) {
 func LoadFreeze(dir string) (Freeze, error) {
 	damaged := func(err error) (Freeze, error) {
 		return Freeze{}, failure.New(failure.StoreInvalid, "the freeze %s is damaged: %v", dir, err).
-			WithHint("laufwerk resume RUN freezes the workspace again")
+			WithHint("laufwerk resume RUN") // it freezes the workspace again
 	}
 	b, err := files.Read(filepath.Join(dir, freezeFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Freeze{}, failure.Wrap(err, failure.NotFound, "there is no freeze at %s", dir)
-	}
 	if err != nil {
-		return Freeze{}, failure.Wrap(err, failure.Failed, "load a freeze")
+		return damaged(err)
 	}
 	var s storedFreeze
 	if err := json.Unmarshal(b, &s); err != nil {

@@ -666,6 +666,14 @@ func TestAHalfFreezeDoesNotCount(t *testing.T) {
 	if _, err := f.Blob(f.Changes[0].After.SHA256, 10); err != nil {
 		t.Errorf("the missing content was not frozen again: %v", err)
 	}
+	for _, sum := range []string{f.Changes[0].After.SHA256, f.Changes[0].Before.SHA256} {
+		must(t, os.WriteFile(f.BlobPath(sum), []byte("3"), 0o600))
+		f, err = freeze(t, dest, o, dir)
+		must(t, err)
+		if _, err := f.Blob(sum, 10); err != nil {
+			t.Errorf("the damaged content was not frozen again: %v", err)
+		}
+	}
 }
 
 func TestBoundsOfAFreeze(t *testing.T) {
