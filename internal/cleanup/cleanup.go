@@ -4,7 +4,7 @@ package cleanup
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 
 	"github.com/laufwerk/laufwerk/internal/claims"
@@ -72,16 +72,20 @@ func Clean(ctx context.Context, s *runs.Service, q Request) (Report, error) {
 	if err != nil {
 		return rep, err
 	}
+	var first error // that is no reason to leave a run alone: the others are cleaned up all the same
 	for _, r := range list {
 		err := one(ctx, s, r, q, &rep)
-		var f *failure.Error
-		switch {
-		case err == nil:
-		case errors.As(err, &f) && (f.Kind == failure.RunState || f.Kind == failure.LeaseHeld || f.Kind == failure.HalfApplied):
-			rep.Skipped = append(rep.Skipped, Skipped{Run: r.ID, State: r.State, Reason: f.Message, Next: f.Hint})
-		default:
+		if err == nil || failure.Is(err, failure.NotFound) { // pruned meanwhile
+			continue
+		}
+		f := failure.As(err)
+		if ctx.Err() != nil || f == nil {
 			return rep, err
 		}
+		if first == nil && f.Kind != failure.RunState && f.Kind != failure.LeaseHeld && f.Kind != failure.HalfApplied {
+			first = err
+		}
+		rep.Skipped = append(rep.Skipped, Skipped{Run: r.ID, State: r.State, Reason: err.Error(), Next: f.Hint})
 	}
 	loose, err := s.Driver.List(ctx, claims.Filter{NoRun: true, Outstanding: true})
 	if err != nil {
@@ -91,7 +95,10 @@ func Clean(ctx context.Context, s *runs.Service, q Request) (Report, error) {
 	if rep.Folders, err = s.SweepFolders(ctx, q.DryRun); err != nil {
 		return rep, err
 	}
-	return rep, verdict(rep)
+	if err := verdict(rep); err != nil {
+		return rep, err
+	}
+	return rep, first
 }
 
 func verdict(rep Report) error {
@@ -141,7 +148,7 @@ func one(ctx context.Context, s *runs.Service, r runs.Run, q Request, rep *Repor
 	}
 	before := len(rep.Retained)
 	release(ctx, s, sessions, q, rep)
-	if len(rep.Retained) > before {
+	if slices.ContainsFunc(rep.Retained[before:], func(r Row) bool { return r.State != claims.Residue }) { // of which nothing can run
 		for _, c := range workspaces {
 			rep.Retained = append(rep.Retained, row(c, "a session over it may still write", c.CleanupHint()))
 		}
@@ -198,6 +205,8 @@ func row(c claims.Claim, last, next string) Row {
 	return Row{Claim: c.ID, Run: c.Run, Kind: c.Kind, State: c.State, Last: last, Next: next}
 }
 
+const interrupted = "not tried: interrupted"
+
 // release ends claims, a few at a time. It works on its own context: an interruption of the command leaves the one that
 // is under way to its end, so that what was observed is recorded.
 func release(ctx context.Context, s *runs.Service, list []claims.Claim, q Request, rep *Report) {
@@ -213,13 +222,14 @@ func release(ctx context.Context, s *runs.Service, list []claims.Claim, q Reques
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, parallel)
 	for _, c := range list {
-		if ctx.Err() != nil {
+		slots <- struct{}{}
+		if ctx.Err() != nil { // while it waited for its turn
+			<-slots
 			mu.Lock()
-			rep.Retained = append(rep.Retained, row(c, "not tried: interrupted", c.CleanupHint()))
+			rep.Retained = append(rep.Retained, row(c, interrupted, c.CleanupHint()))
 			mu.Unlock()
 			continue
 		}
-		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
 			after, err := s.Driver.Release(context.WithoutCancel(ctx), c.ID)

@@ -23,7 +23,7 @@ func (j *Journal) Keep(v json.RawMessage) (*Value, error) {
 	sum := sha256.Sum256(v)
 	name := hex.EncodeToString(sum[:])
 	if err := files.MkdirAll(j.blobDir()); err != nil {
-		return nil, j.unwritten(err, "make the folder of large values")
+		return nil, j.unwritten(err, "the folder of large values could not be made: mend that")
 	}
 	crash.Point("journal/before-blob")
 	err := files.Create(filepath.Join(j.blobDir(), name), v)
@@ -31,7 +31,7 @@ func (j *Journal) Keep(v json.RawMessage) (*Value, error) {
 		err = files.SyncDir(j.blobDir())
 	}
 	if err != nil {
-		return nil, j.unwritten(err, fmt.Sprintf("keep a value of %d bytes", len(v)))
+		return nil, j.unwritten(err, fmt.Sprintf("a value of %d bytes could not be kept: mend that", len(v)))
 	}
 	crash.Point("journal/after-blob")
 	return &Value{Blob: name, Size: int64(len(v))}, nil

@@ -187,7 +187,7 @@ func (w *Writer) Append(r Record) error {
 	}
 	if err != nil {
 		_ = w.f.Truncate(w.end) // or it is torn, which the next writer finds out
-		w.broken = w.j.unwritten(err, "append to the journal")
+		w.broken = w.j.unwritten(err, "the journal could not be written: mend that")
 		return w.broken
 	}
 	w.end += int64(len(frame))
@@ -232,14 +232,10 @@ func (j *Journal) whole(head Record) (r Record, err error) {
 
 // unwritten is the failure of what could not be made durable.
 func (j *Journal) unwritten(err error, what string) error {
-	run := filepath.Base(j.dir)
 	if files.NoSpace(err) {
-		e := failure.New(failure.NotReady, "%s: the disk of %s is full. Free some space; the run goes on from its last record", what, j.dir).
-			WithHint("laufwerk resume %s", run)
-		e.Err = err
-		return e
+		what = "the disk of " + j.dir + " is full; " + what
 	}
-	e := failure.New(failure.JournalInvalid, "%s; the run goes on from its last record", what).WithHint("laufwerk resume %s", run)
+	e := failure.New(failure.NotReady, "%s, after which the run goes on from its last record", what).WithHint("laufwerk resume %s", filepath.Base(j.dir))
 	e.Err = err
 	return e
 }

@@ -3,11 +3,13 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
@@ -41,6 +43,12 @@ func (s *Service) Answer(ctx context.Context, a Answer) (Run, error) {
 		return r, failure.New(failure.ChangedSinceApproval, "the question %q is about the content %s, and you looked at %s", q.Key, q.Digest, a.Digest).
 			WithHint("laufwerk diff %s", r.ID)
 	}
+	// One at a time: of two people who answer at the same moment the second one is told.
+	l, err := lock.Acquire(ctx, filepath.Join(s.Dir(r.ID), "answering"), lock.Exclusive, takeUpWait, s.Command)
+	if err != nil {
+		return r, err
+	}
+	defer l.Release()
 	j := s.Journal(r.ID)
 	if left, err := s.answerLeft(r.ID, a.Key); err != nil {
 		return r, err

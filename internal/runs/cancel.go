@@ -2,6 +2,8 @@ package runs
 
 import (
 	"context"
+	"errors"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -9,11 +11,13 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/process"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
@@ -30,10 +34,8 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who
 	if r.Terminal() {
 		return r, nil
 	}
-	if half, err := s.HalfApplied(r.ID); err != nil {
+	if err := s.NotHalfApplied(r.ID); err != nil {
 		return r, err
-	} else if half != "" {
-		return r, halfApplied(r.ID)
 	}
 	if worker, live := s.Worker(r.ID); live {
 		if err := s.Journal(r.ID).Send(journal.Message{Kind: journal.Cancel, At: s.now(), Reason: reason, Who: who}); err != nil {
@@ -56,11 +58,17 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who
 			return r, err
 		}
 	}
-	l, err := s.Lease(ctx, r.ID)
+	r, l, err := s.leased(ctx, r.ID)
 	if err != nil {
 		return r, err
 	}
 	defer l.Release()
+	if r.Terminal() {
+		return r, nil
+	}
+	if err := s.NotHalfApplied(r.ID); err != nil { // by another worker, since we looked
+		return r, err
+	}
 	return s.cancelDead(ctx, r, reason)
 }
 
@@ -85,23 +93,22 @@ func (s *Service) awaitLease(ctx context.Context, id string, force bool) (bool, 
 	return true, nil
 }
 
-// endWorker kills a worker that does not answer. The lock proves that it lives and is this run's worker.
+// endWorker kills a worker that does not answer: the process that holds the lock, and no other that has its id by now.
 func (s *Service) endWorker(ctx context.Context, id string, worker lock.Holder) error {
-	if err := endProcess(worker.PID); err != nil {
+	holder, live := s.Worker(id)
+	if !live {
+		return nil
+	}
+	if holder.Process != worker.Process {
+		return failure.New(failure.LeaseHeld, "run %s has another worker now: %s", id, holder).WithHint("laufwerk runs cancel %s --force", id)
+	}
+	if err := process.Signal(worker.Process, syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrGone) {
 		return failure.Wrap(err, failure.Failed, "end the worker of run %s (%s)", id, worker)
 	}
 	if gone, err := s.awaitLease(ctx, id, false); err != nil || !gone {
 		return failure.New(failure.LeaseHeld, "the worker of run %s (%s) does not end", id, worker)
 	}
 	return nil
-}
-
-func endProcess(pid int) error {
-	id, err := process.Of(pid)
-	if err != nil {
-		return err
-	}
-	return process.Signal(id, syscall.SIGKILL)
 }
 
 // cancelDead ends a run that nobody works on; the caller holds the lease.
@@ -112,6 +119,10 @@ func (s *Service) cancelDead(ctx context.Context, r Run, reason string) (Run, er
 	}
 	end, err := s.endJournal(r.ID, reason)
 	if err != nil {
+		return r, err
+	}
+	// A worker that was killed before its write-back changed anything holds the source still.
+	if err := s.freeSource(ctx, r.ID, ""); err != nil {
 		return r, err
 	}
 	crash.Point("runs/before-cancelled")
@@ -192,15 +203,13 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 		return failure.New(failure.RunState, "run %s is %s, and only a run that is over can be pruned", r.ID, r.State).
 			WithHint("laufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID)
 	}
-	l, err := s.Lease(ctx, r.ID)
+	r, l, err := s.leased(ctx, r.ID)
 	if err != nil {
 		return err
 	}
 	defer l.Release()
-	if half, err := s.HalfApplied(r.ID); err != nil {
+	if err := s.NotHalfApplied(r.ID); err != nil {
 		return err
-	} else if half != "" {
-		return halfApplied(r.ID)
 	}
 	list, err := s.Driver.List(ctx, claims.Filter{Run: r.ID, Outstanding: true})
 	if err != nil {
@@ -224,7 +233,23 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 		return err
 	}
 	crash.Point("runs/after-prune")
-	return files.RemoveAll(s.Dir(r.ID))
+	return s.removeFolder(ctx, filepath.Base(s.Dir(r.ID)))
+}
+
+// removeFolder removes a run's folder. An agent may have written in it, and what a claim was abandoned for may be there still:
+// no link is followed and no mount is crossed.
+func (s *Service) removeFolder(ctx context.Context, name string) error {
+	root, err := safefs.OpenRoot(s.Home.RunsDir())
+	if err != nil {
+		return failure.Wrap(err, failure.HomeInvalid, "open the folder of runs")
+	}
+	defer root.Close()
+	refused, err := root.RemoveAll(ctx, name)
+	if err == nil && len(refused) > 0 {
+		err = failure.New(failure.Retained, "%s cannot be removed: %s; see to it, then repeat", redact.Line(filepath.Join(s.Home.RunsDir(), refused[0].Path)), refused[0].Why).
+			WithHint("laufwerk cleanup --all")
+	}
+	return failure.Wrap(err, failure.Retained, "remove the folder of run %s", name)
 }
 
 func describeAll(list []claims.Claim) string {

@@ -18,41 +18,67 @@ func (s *Service) Events(ctx context.Context, id string, follow bool, fn func(jo
 	if err != nil {
 		return err
 	}
-	f, err := files.Open(s.Journal(r.ID).EventsPath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	path := s.Journal(r.ID).EventsPath()
+	f, err := files.Open(path)
+	for errors.Is(err, fs.ErrNotExist) {
+		if _, live := s.Worker(r.ID); !follow || !live { // a worker makes it when it begins
+			if f, err = files.Open(path); errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			break
+		}
+		if !pause(ctx) {
+			return nil
+		}
+		f, err = files.Open(path)
 	}
 	if err != nil {
 		return failure.Wrap(err, failure.Failed, "read the event log")
 	}
 	defer f.Close()
-	var rest []byte
-	buf := make([]byte, 64<<10)
 	for {
 		_, live := s.Worker(r.ID) // asked before reading: what its last moments wrote is not missed
-		for {
-			n, err := f.Read(buf)
-			var events []journal.Event
-			events, rest = journal.ParseEvents(append(rest, buf[:n]...))
-			for _, ev := range events {
-				if err := fn(ev); err != nil {
-					return err
-				}
-			}
-			if errors.Is(err, io.EOF) || n == 0 {
-				break
-			}
-			if err != nil {
-				return failure.Wrap(err, failure.Failed, "read the event log")
-			}
+		if err := readEvents(f, fn); err != nil {
+			return err
 		}
 		if !follow || !live {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx) {
 			return nil
-		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// pause waits until there may be more events; false where nobody waits for them any more.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(100 * time.Millisecond):
+		return true
+	}
+}
+
+// readEvents hands on the whole lines up to the end of the file. The file is left where the last of them ended.
+func readEvents(f *files.File, fn func(journal.Event) error) error {
+	var rest []byte
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := f.Read(buf)
+		var events []journal.Event
+		events, rest = journal.ParseEvents(append(rest, buf[:n]...))
+		for _, ev := range events {
+			if err := fn(ev); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF) || n == 0:
+			_, err = f.Seek(-int64(len(rest)), io.SeekCurrent)
+			return err
+		case err != nil:
+			return failure.Wrap(err, failure.Failed, "read the event log")
 		}
 	}
 }

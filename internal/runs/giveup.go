@@ -3,7 +3,7 @@ package runs
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
+	"slices"
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -74,19 +74,23 @@ func (s *Service) NotHalfApplied(id string) error {
 	return err
 }
 
-// DropHolds frees what a run that is over and has no claims left still holds itself.
+// DropHolds frees what a run that is over still holds itself. What its claims hold ends with them.
 func (s *Service) DropHolds(ctx context.Context, run string, dry bool) error {
 	if dry {
 		return nil
 	}
 	return s.Store.Update(ctx, func(tx store.Tx) error {
+		left, err := claims.ListTx(tx, claims.Filter{Run: run, Outstanding: true})
+		if err != nil {
+			return err
+		}
 		holds, err := claims.ListHoldsTx(tx, "")
 		if err != nil {
 			return err
 		}
 		for _, h := range holds {
 			for _, o := range h.Holders {
-				if o.Run != run {
+				if o.Run != run || slices.ContainsFunc(left, func(c claims.Claim) bool { return c.ID == o.ID && c.State != claims.Residue }) {
 					continue
 				}
 				if err := s.Driver.DropHoldsTx(tx, o.ID); err != nil {
@@ -123,12 +127,12 @@ func (s *Service) SweepFolders(ctx context.Context, dry bool) ([]string, error) 
 		if leaseErr != nil {
 			return swept, leaseErr
 		}
-		now, getErr := s.Get(ctx, n) // it may have been named since we read
-		if failure.Is(getErr, failure.NotFound) && now.ID == "" {
+		_, named, getErr := s.stored(ctx, n) // since we read
+		if err = getErr; err == nil && !named {
 			swept = append(swept, n)
 			if !dry {
 				crash.Point("runs/before-sweep")
-				err = files.RemoveAll(filepath.Join(s.Home.RunsDir(), n))
+				err = s.removeFolder(ctx, n)
 			}
 		}
 		l.Release()

@@ -89,11 +89,32 @@ func (s *Service) leasePath(id string) string { return s.Home.LockFile("run-" + 
 func (s *Service) Lease(ctx context.Context, id string) (*lock.Lock, error) {
 	l, err := lock.Acquire(ctx, s.leasePath(id), lock.Exclusive, 0, s.Command)
 	if failure.Is(err, failure.LockHeld) {
-		h, _, _ := lock.Query(s.leasePath(id))
+		h := lock.Who(s.leasePath(id))
 		return nil, failure.New(failure.LeaseHeld, "another worker is on run %s: %s", id, h).WithField("holder", h).
 			WithHint("laufwerk runs logs %s -f", id)
 	}
 	return l, err
+}
+
+// leased takes the lease of a run and reads its record after that: what was read before may have been another worker's to change.
+func (s *Service) leased(ctx context.Context, id string) (Run, *lock.Lock, error) {
+	r, err := s.Get(ctx, id)
+	if err != nil {
+		return r, nil, err
+	}
+	l, err := s.Lease(ctx, r.ID)
+	if err != nil {
+		return r, nil, err
+	}
+	now, found, err := s.stored(ctx, r.ID)
+	if err == nil && !found {
+		err = failure.New(failure.NotFound, "run %s was pruned this moment", r.ID).WithHint("laufwerk runs list --all")
+	}
+	if err != nil {
+		l.Release()
+		return r, nil, err
+	}
+	return now, l, nil
 }
 
 // Worker is the live worker of a run.
@@ -102,14 +123,28 @@ func (s *Service) Worker(id string) (lock.Holder, bool) {
 	return h, live && err == nil
 }
 
+// stored is the record of exactly this run; false where there is none.
+func (s *Service) stored(ctx context.Context, id string) (r Run, ok bool, err error) {
+	err = s.Store.View(ctx, func(tx store.Tx) error {
+		ok, err = tx.Get(store.Runs, id, &r)
+		return err
+	})
+	return r, ok, err
+}
+
 // Get finds a run by its id or by a unique beginning of it. The state is what it really is: interrupted where nobody works.
 func (s *Service) Get(ctx context.Context, id string) (Run, error) {
+	if id != "" {
+		if r, ok, err := s.stored(ctx, id); ok || err != nil {
+			return s.observed(r), err
+		}
+	}
 	var found []Run
 	var all []string
 	err := s.Store.View(ctx, func(tx store.Tx) error {
 		return tx.Each(store.Runs, "", func(key string, raw json.RawMessage) error {
 			all = append(all, key)
-			if key != id && (id == "" || !strings.HasPrefix(key, id)) {
+			if id == "" || !strings.HasPrefix(key, id) {
 				return nil
 			}
 			var r Run
@@ -122,11 +157,6 @@ func (s *Service) Get(ctx context.Context, id string) (Run, error) {
 	})
 	if err != nil {
 		return Run{}, err
-	}
-	for _, r := range found {
-		if r.ID == id {
-			found = []Run{r}
-		}
 	}
 	switch len(found) {
 	case 1:

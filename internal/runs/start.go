@@ -88,11 +88,42 @@ func withoutValues(list []providers.Definition) ([]providers.Definition, error) 
 }
 
 func (s *Service) create(ctx context.Context, r Run, q Request, input json.RawMessage) error {
+	if _, _, err := s.stored(ctx, r.ID); err != nil {
+		return err // a store that is refused is refused before anything is made
+	}
 	dir := s.Dir(r.ID)
 	crash.Point("runs/before-folder")
-	if err := files.MkdirAll(dir); err != nil {
+	if err := files.Mkdir(dir); err != nil { // never one that is there: it would be another run's
 		return failure.Wrap(err, failure.HomeInvalid, "make the run's folder")
 	}
+	if err := s.fill(dir, r, q, input); err != nil {
+		_ = files.RemoveAll(dir)
+		return err
+	}
+	crash.Point("runs/before-commit")
+	err := s.Store.Update(ctx, func(tx store.Tx) error {
+		if err := s.admit(tx, r, q.Project.Concurrency); err != nil {
+			return err
+		}
+		if err := takeKey(tx, q, r.ID); err != nil {
+			return err
+		}
+		r.UpdatedAt = s.now()
+		return tx.Put(store.Runs, r.ID, r)
+	})
+	if err != nil {
+		// Where it is not certain that nothing was committed, the folder stays: clean-up knows.
+		if _, named, e := s.stored(context.WithoutCancel(ctx), r.ID); e == nil && !named {
+			_ = files.RemoveAll(dir)
+		}
+		return err
+	}
+	crash.Point("runs/after-commit")
+	return nil
+}
+
+// fill writes what a run consists of before its first step.
+func (s *Service) fill(dir string, r Run, q Request, input json.RawMessage) error {
 	bundle, err := json.Marshal(q.Workflow.Bundle)
 	if err != nil {
 		return err
@@ -108,27 +139,7 @@ func (s *Service) create(ctx context.Context, r Run, q Request, input json.RawMe
 		return err
 	}
 	defer w.Close()
-	begin := journal.Record{Type: journal.Begin, At: r.CreatedAt, Version: journal.Version, Run: r.ID, Build: s.Build}
-	if err := w.Append(begin); err != nil {
-		return err
-	}
-	crash.Point("runs/before-commit")
-	err = s.Store.Update(ctx, func(tx store.Tx) error {
-		if err := s.admit(tx, r, q.Project.Concurrency); err != nil {
-			return err
-		}
-		if err := takeKey(tx, q, r.ID); err != nil {
-			return err
-		}
-		r.UpdatedAt = s.now()
-		return tx.Put(store.Runs, r.ID, r)
-	})
-	if err != nil {
-		_ = files.RemoveAll(dir)
-		return err
-	}
-	crash.Point("runs/after-commit")
-	return nil
+	return w.Append(journal.Record{Type: journal.Begin, At: r.CreatedAt, Version: journal.Version, Run: r.ID, Build: s.Build})
 }
 
 // admit bounds the live runs of a project. A run counts until it is over and nothing of it is outstanding.

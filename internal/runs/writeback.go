@@ -145,6 +145,7 @@ func (s *Service) endWriteBack(ctx context.Context, r Run, abort bool) (Ended, e
 	return e, err
 }
 
+// freeSource gives up what a run's write-back holds: the one whose plan is in the folder, or all of them with "".
 func (s *Service) freeSource(ctx context.Context, run, folder string) error {
 	holds, err := s.Driver.ListHolds(ctx, "source/")
 	if err != nil {
@@ -152,7 +153,7 @@ func (s *Service) freeSource(ctx context.Context, run, folder string) error {
 	}
 	for _, h := range holds {
 		for _, o := range h.Holders {
-			if o.Run == run && workflow.IsWriteBackHolder(o.ID, run, folder) {
+			if workflow.IsWriteBackHolder(o.ID, run, folder) {
 				if err := s.Driver.DropHolds(context.WithoutCancel(ctx), o.ID); err != nil {
 					return err
 				}

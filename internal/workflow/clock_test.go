@@ -52,7 +52,11 @@ func TestASleepGoesOnWhileNobodyWorks(t *testing.T) {
 			w.mu.Unlock()
 			k = w.worker(sleep(c.duration)).start()
 			if !c.awake {
-				go func() { k.told("operation", "begins"); time.Sleep(20 * time.Millisecond); k.engine.Stop(session.ErrDetached) }()
+				go func() {
+					k.told("operation", "begins")
+					time.Sleep(20 * time.Millisecond)
+					k.engine.Stop(session.ErrDetached)
+				}()
 				k.leaves(workflow.Interrupted)
 				for _, r := range w.records {
 					if r.Type == journal.Completed {

@@ -418,10 +418,11 @@ func (w *workspaces) holding(ctx context.Context, f workspace.Freeze, op, dir st
 // WriteBackHolder is who holds the source while a write-back of a run is under way.
 func WriteBackHolder(run, op string) string { return run + "/" + op }
 
-// IsWriteBackHolder says whether a holder is the write-back of a run whose plan is in the folder.
+// IsWriteBackHolder says whether a holder is the write-back of a run whose plan is in the folder, or any of its write-backs
+// with "".
 func IsWriteBackHolder(holder, run, folder string) bool {
 	op, ok := strings.CutPrefix(holder, run+"/")
-	return ok && opFolder(op) == folder
+	return ok && (folder == "" || opFolder(op) == folder)
 }
 
 func short(digest string) string {

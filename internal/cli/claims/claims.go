@@ -51,7 +51,7 @@ Without --all only what is outstanding is listed.`,
 }
 
 func list(ctx context.Context, o *ListOptions) error {
-	s, err := o.Open(ctx, false)
+	s, err := o.Open.Look(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func newShow(d *cli.Deps, open worker.Open, runF func(context.Context, *ShowOpti
 }
 
 func show(ctx context.Context, o *ShowOptions) error {
-	s, err := o.Open(ctx, false)
+	s, err := o.Open.Look(ctx)
 	if err != nil {
 		return err
 	}

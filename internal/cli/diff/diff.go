@@ -40,7 +40,7 @@ machine comes first.`,
 }
 
 func run(ctx context.Context, o *Options) error {
-	s, err := o.Open(ctx, false)
+	s, err := o.Open.Look(ctx)
 	if err != nil {
 		return err
 	}
