@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/workflow"
@@ -41,11 +43,7 @@ type Result struct {
 
 // Resume takes up a run where it was left. The lease is taken first, so two never work on one run.
 func (s *Service) Resume(ctx context.Context, id string) (Started, error) {
-	r, err := s.Get(ctx, id)
-	if err != nil {
-		return Started{}, err
-	}
-	l, err := s.Lease(ctx, r.ID)
+	r, l, err := s.leased(ctx, id)
 	if err != nil {
 		return Started{}, err
 	}
@@ -60,6 +58,11 @@ func (s *Service) Resume(ctx context.Context, id string) (Started, error) {
 func (s *Service) resumable(ctx context.Context, r Run) ([]providers.Definition, error) {
 	if r.Terminal() {
 		return nil, failure.New(failure.RunState, "run %s has ended: %s", r.ID, r.State).WithHint("laufwerk runs show %s", r.ID)
+	}
+	if records, err := s.Journal(r.ID).Read(); err != nil {
+		return nil, err
+	} else if ending(records) != nil {
+		return nil, nil // only the store does not know yet: that needs no project
 	}
 	p, err := project.Load(ctx, s.Script, r.Root)
 	if err != nil {
@@ -122,9 +125,32 @@ func changedOption(was, is json.RawMessage) string {
 // Work executes a run until it ends, waits for a person or is stopped: cancel ctx with session.ErrInterrupted or
 // session.ErrDetached as the cause. The lease is released at the end.
 func (s *Service) Work(ctx context.Context, st Started, h Hooks) (Result, error) {
-	res, err := s.work(ctx, st, h)
-	res.Err = named(res.Err, st.Run.ID)
-	return res, named(err, st.Run.ID)
+	for {
+		res, err := s.work(ctx, st, h)
+		res.Err = named(res.Err, st.Run.ID)
+		if err != nil || !s.awaited(res.Run) {
+			return res, named(err, st.Run.ID)
+		}
+		// A message came between the last look into the inbox and the release of the lease. Whoever left it saw a worker, and
+		// relies on it.
+		r, l, err := s.leased(ctx, st.Run.ID)
+		if err != nil || r.Terminal() {
+			l.Release()
+			return res, nil //nolint:nilerr // another worker has it, or the next one takes it
+		}
+		st.Run, st.Lease = r, l
+	}
+}
+
+// awaited says whether the inbox holds what a waiting run waits for.
+func (s *Service) awaited(r Run) bool {
+	if r.State != Waiting {
+		return false
+	}
+	ms, err := s.Journal(r.ID).Messages()
+	return err == nil && slices.ContainsFunc(ms, func(m journal.Message) bool {
+		return m.Kind == journal.Cancel || slices.ContainsFunc(r.Waiting, func(q workflow.Waiting) bool { return q.Key == m.Key })
+	})
 }
 
 // placeholder is what packages that do not know their run write into hints.
@@ -157,7 +183,7 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 	}
 	defer w.Close()
 	if end := ending(records); end != nil { // killed between the last record and the store
-		return s.settle(ctx, r, workflow.Outcome{State: end.State, Value: value(j, end.Value), Err: recorded(end.Error)}, nil)
+		return s.settle(context.WithoutCancel(ctx), r, workflow.Outcome{State: end.State, Value: value(j, end.Value), Err: recorded(end.Error)})
 	}
 	resumed := len(records) > 1
 	if resumed {
@@ -176,33 +202,39 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 			h.Event(ev)
 		}
 	}
-	out, ops, err := s.execute(ctx, st, j, w, records, tell, h)
+	out, err := s.execute(ctx, st, j, w, records, tell, h)
 	if err != nil {
 		reason := err.Error()
 		r.State, r.Reason, r.Code = Running, reason, string(failure.KindOf(err))
 		_ = s.put(context.WithoutCancel(ctx), r)
 		return Result{Run: r}, err
 	}
-	res, err := s.settle(context.WithoutCancel(ctx), r, out, ops)
+	if out.State == workflow.Interrupted && out.Err == nil {
+		r.Reason = "a person stopped its worker"
+		if errors.Is(context.Cause(ctx), session.ErrDetached) {
+			r.Reason = "its worker left; what runs goes on under its supervisor"
+		}
+	}
+	res, err := s.settle(context.WithoutCancel(ctx), r, out)
 	res.Resumed = resumed
 	return res, err
 }
 
-func (s *Service) execute(ctx context.Context, st Started, j *journal.Journal, w *journal.Writer, records []journal.Record, tell func(journal.Event), h Hooks) (workflow.Outcome, *workflow.Operations, error) {
+func (s *Service) execute(ctx context.Context, st Started, j *journal.Journal, w *journal.Writer, records []journal.Record, tell func(journal.Event), h Hooks) (workflow.Outcome, error) {
 	r := st.Run
 	var bundle protocol.Bundle
 	if err := files.ReadJSON(runFile(s.Dir(r.ID), "bundle.json"), &bundle); err != nil {
-		return workflow.Outcome{}, nil, failure.Wrap(err, failure.JournalInvalid, "read the code of run %s", r.ID)
+		return workflow.Outcome{}, failure.Wrap(err, failure.JournalInvalid, "read the code of run %s", r.ID)
 	}
 	var input json.RawMessage
 	if err := files.ReadJSON(runFile(s.Dir(r.ID), "input.json"), &input); err != nil {
-		return workflow.Outcome{}, nil, failure.Wrap(err, failure.JournalInvalid, "read the input of run %s", r.ID)
+		return workflow.Outcome{}, failure.Wrap(err, failure.JournalInvalid, "read the input of run %s", r.ID)
 	}
 	child, err := s.Script.Start(context.WithoutCancel(ctx), protocol.Start{
 		Mode: "workflow", Root: r.Root, Bundle: &bundle, Export: "workflow", Input: input, Seed: r.ID, Now: r.CreatedAt.UnixMilli(),
 	})
 	if err != nil {
-		return workflow.Outcome{}, nil, err
+		return workflow.Outcome{}, err
 	}
 	defer child.Close()
 
@@ -213,17 +245,16 @@ func (s *Service) execute(ctx context.Context, st Started, j *journal.Journal, w
 	defer stop()
 	program, err := withOutput(child, bundle.Output)
 	if err != nil {
-		return workflow.Outcome{}, nil, err
+		return workflow.Outcome{}, err
 	}
 	e, err := workflow.New(workflow.Config{
 		Journal: j, Log: workflow.CleanLog(w, config.Secrets), Records: records, Program: program, Handlers: ops.Handlers(), Inbox: j, Changed: changed,
 		Now: s.Now, Events: workflow.CleanEvents(config.Secrets, tell), Stay: h.Ask != nil, Ending: ops.End,
 	})
 	if err != nil {
-		return workflow.Outcome{}, nil, err
+		return workflow.Outcome{}, err
 	}
-	out, err := e.Run(ctx)
-	return out, ops, err
+	return e.Run(ctx)
 }
 
 func (s *Service) operations(st Started, j *journal.Journal, h Hooks) workflow.OperationsConfig {
@@ -244,24 +275,29 @@ func (s *Service) operations(st Started, j *journal.Journal, h Hooks) workflow.O
 // toldUpTo is how much of each operation's output is in the event log already.
 func toldUpTo(j *journal.Journal) map[string]int64 {
 	told := map[string]int64{}
-	b, err := files.Read(j.EventsPath())
+	f, err := files.Open(j.EventsPath())
 	if err != nil {
 		return told
 	}
-	events, _ := journal.ParseEvents(b)
-	for _, ev := range events {
+	defer f.Close()
+	_ = readEvents(f, func(ev journal.Event) error {
 		switch {
 		case ev.Kind == "attempt":
 			told[ev.Op] = 0
 		case ev.Upto > 0:
 			told[ev.Op] = ev.Upto
 		}
-	}
+		return nil
+	})
 	return told
 }
 
-// lookEvery is how often the inbox is looked into where the system tells nothing of new files.
-const lookEvery = 500 * time.Millisecond
+// How often the inbox is looked into: where the system tells nothing of new files, and where it should, since some file
+// systems accept a watch and never tell anything.
+const (
+	lookEvery  = 500 * time.Millisecond
+	lookAnyway = 3 * time.Second
+)
 
 // watch says when something may have come into the inbox.
 func (s *Service) watch(j *journal.Journal) (<-chan struct{}, func()) {
@@ -272,39 +308,33 @@ func (s *Service) watch(j *journal.Journal) (<-chan struct{}, func()) {
 		default:
 		}
 	}
+	every := lookAnyway
 	w, err := watchDir(j.InboxDir())
 	if err != nil {
-		t := time.NewTicker(lookEvery)
-		done := make(chan struct{})
-		go func() {
-			for {
-				select {
-				case <-t.C:
-					tell()
-				case <-done:
-					return
-				}
-			}
-		}()
-		return changed, func() { t.Stop(); close(done) }
+		every = lookEvery
+		w = &fsnotify.Watcher{} // of which nothing ever comes
 	}
+	t := time.NewTicker(every)
+	done := make(chan struct{})
 	go func() {
 		for {
 			select {
-			case _, ok := <-w.Events:
-				if !ok {
-					return
-				}
-				tell()
-			case _, ok := <-w.Errors: // events were lost: all the more reason to look
-				if !ok {
-					return
-				}
-				tell()
+			case <-t.C:
+			case <-w.Events:
+			case <-w.Errors: // events were lost: all the more reason to look
+			case <-done:
+				return
 			}
+			tell()
 		}
 	}()
-	return changed, func() { _ = w.Close() }
+	return changed, func() {
+		close(done)
+		t.Stop()
+		if err == nil {
+			_ = w.Close()
+		}
+	}
 }
 
 func watchDir(dir string) (*fsnotify.Watcher, error) {
@@ -347,7 +377,7 @@ func recorded(e *protocol.Error) error {
 }
 
 // settle writes into the store how the worker left the run, and gives up what a finished run does not need.
-func (s *Service) settle(ctx context.Context, r Run, out workflow.Outcome, ops *workflow.Operations) (Result, error) {
+func (s *Service) settle(ctx context.Context, r Run, out workflow.Outcome) (Result, error) {
 	res := Result{Run: r, Value: out.Value, Err: out.Err}
 	switch out.State {
 	case workflow.Waits:
@@ -355,7 +385,6 @@ func (s *Service) settle(ctx context.Context, r Run, out workflow.Outcome, ops *
 		res.Err = waitingFor(r)
 	case workflow.Interrupted:
 		r.State = Running // nobody holds the lease: interrupted
-		r.Reason = "a person stopped its worker"
 		if out.Err != nil {
 			r.Reason, r.Code = out.Err.Error(), string(failure.KindOf(out.Err))
 		}
@@ -363,6 +392,9 @@ func (s *Service) settle(ctx context.Context, r Run, out workflow.Outcome, ops *
 		r.State, r.EndedAt = out.State, s.now()
 		if out.Err != nil {
 			r.Reason, r.Code = out.Err.Error(), string(failure.KindOf(out.Err))
+		}
+		if err := s.freeHolds(ctx, r.ID); err != nil && out.Ending == nil {
+			out.Ending = err
 		}
 		kept, err := s.giveUp(ctx, r)
 		if err != nil && out.Ending == nil {
@@ -379,8 +411,17 @@ func (s *Service) settle(ctx context.Context, r Run, out workflow.Outcome, ops *
 	if res.Err == nil && out.Ending != nil {
 		res.Err = failure.Wrap(out.Ending, failure.Retained, "run %s %s, and not everything that it used could be given up", r.ID, r.State)
 	}
-	_ = ops
 	return res, nil
+}
+
+// freeHolds gives up the source that a write-back of a run that is over holds still, since its worker was killed in it and
+// the next one had no need of it. One that is half applied keeps it.
+func (s *Service) freeHolds(ctx context.Context, run string) error {
+	half, err := s.HalfApplied(run)
+	if err != nil || half != "" {
+		return err
+	}
+	return s.freeSource(ctx, run, "")
 }
 
 // ended is a run as it is once this worker is gone.
