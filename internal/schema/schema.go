@@ -5,7 +5,9 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -26,6 +28,9 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 	r, err := s.Resolve(&jsonschema.ResolveOptions{Loader: func(uri *url.URL) (*jsonschema.Schema, error) {
 		return nil, fmt.Errorf("references outside the schema are not resolved (%s)", uri)
 	}})
+	if err == nil {
+		err = unfold(raw)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("not a usable JSON Schema: %w", err)
 	}
@@ -39,8 +44,8 @@ func (s *Schema) Check(value json.RawMessage) error {
 	if err := d.Decode(&v); err != nil {
 		return fmt.Errorf("not JSON: %w", err)
 	}
-	if d.More() {
-		return fmt.Errorf("more than one JSON value")
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON value")
 	}
 	if err := s.resolved.Validate(v); err != nil {
 		return locate(s.raw, v, err)

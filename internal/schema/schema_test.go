@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -20,6 +21,9 @@ func TestCheckNamesTheField(t *testing.T) {
 		{`{"issue":"x","extra":1}`, "extra"},
 		{`{"issue":"x"} {}`, "more than one"},
 		{`nonsense`, "not JSON"},
+		{`{"issue":"x"}}`, "more than one"},
+		{`{"issue":"x"} ]`, "more than one"},
+		{``, "not JSON"},
 	} {
 		err := s.Check([]byte(c.value))
 		switch {
@@ -62,5 +66,45 @@ func TestForeignReferencesAreRefused(t *testing.T) {
 		if _, err := schema.Parse([]byte(`{"$ref":"` + ref + `"}`)); err == nil || strings.Contains(err.Error(), "root:") {
 			t.Errorf("%s: %v", ref, err)
 		}
+	}
+}
+
+// Following such a schema would end the process: a stack has an end, and so has patience.
+func TestSchemasWithoutEndAreRefused(t *testing.T) {
+	doubling := `{"$defs":{"d0":{}`
+	for i := 1; i < 60; i++ {
+		doubling += fmt.Sprintf(`,"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]}`, i, i-1, i-1)
+	}
+	doubling += `},"$ref":"#/$defs/d59"}`
+	for _, raw := range []string{
+		`{"$ref":"#"}`,
+		`{"allOf":[{"$ref":"#"}]}`,
+		`{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"not":{"$ref":"#/$defs/a"}}]}},"properties":{"x":{"$ref":"#/$defs/a"}}}`,
+		`{"$anchor":"top","if":{"$ref":"#top"}}`,
+		`{"$id":"https://example.com/s","oneOf":[{"$ref":"https://example.com/s"}]}`,
+		`{"dependentSchemas":{"a/b":{"$ref":"#/dependentSchemas/a~1b"}}}`,
+		doubling,
+	} {
+		if _, err := schema.Parse([]byte(raw)); err == nil {
+			t.Errorf("%.200s is taken", raw)
+		}
+	}
+	for _, c := range []struct{ raw, value, bad string }{
+		{`{"type":"object","properties":{"next":{"$ref":"#"}},"additionalProperties":false}`, `{"next":{"next":{}}}`, `{"next":{"x":1}}`},
+		{`{"$defs":{"t":{"type":"array","items":{"anyOf":[{"$ref":"#/$defs/t"},{"type":"integer"}]}}},"$ref":"#/$defs/t"}`, `[1,[2,[]]]`, `["x"]`},
+	} {
+		s, err := schema.Parse([]byte(c.raw))
+		if err != nil {
+			t.Errorf("%s: %v", c.raw, err)
+			continue
+		}
+		if err := s.Check([]byte(c.value)); err != nil {
+			t.Errorf("%s: %v", c.value, err)
+		}
+		if err := s.Check([]byte(c.bad)); err == nil {
+			t.Errorf("%s fits", c.bad)
+		}
+		deep := strings.Repeat(`{"next":`, 5000) + "{}" + strings.Repeat("}", 5000)
+		_ = s.Check([]byte(deep)) // must come back
 	}
 }
