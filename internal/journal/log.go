@@ -98,6 +98,18 @@ func (j *Journal) damaged(format string, args ...any) error {
 	return e.WithPaths(j.logPath()).WithHint("laufwerk claims list\nlaufwerk runs cancel %s && laufwerk cleanup %s", run, run)
 }
 
+// unusable is the failure of a log that is perhaps only out of reach: full disk, permissions.
+func (j *Journal) unusable(err error, doing string) error {
+	e := &failure.Error{Kind: failure.JournalInvalid, Message: doing, Err: err}
+	if f := failure.As(err); f != nil {
+		e.Kind, e.Hint, e.Paths, e.Fields, e.Conditions = f.Kind, f.Hint, f.Paths, f.Fields, f.Conditions
+	}
+	if e.Hint == "" && !files.NoSpace(err) {
+		e.Hint = "ls -la " + failure.Quote(j.logPath())
+	}
+	return e
+}
+
 // Journal is one run's log, blobs and inbox, in its folder.
 type Journal struct {
 	dir string
@@ -115,7 +127,7 @@ func (j *Journal) Read() ([]Record, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, failure.Wrap(err, failure.JournalInvalid, "read the journal")
+		return nil, j.unusable(err, "read the journal")
 	}
 	records, _, err := j.parse(b)
 	return records, err
@@ -136,12 +148,12 @@ type Writer struct {
 func (j *Journal) Open() (*Writer, []Record, error) {
 	f, err := files.Append(j.logPath())
 	if err != nil {
-		return nil, nil, failure.Wrap(err, failure.JournalInvalid, "open the journal")
+		return nil, nil, j.unusable(err, "open the journal")
 	}
 	records, good, err := j.recover(f)
 	if err != nil {
 		_ = f.Close()
-		return nil, nil, failure.Wrap(err, failure.JournalInvalid, "open the journal")
+		return nil, nil, j.unusable(err, "open the journal")
 	}
 	return &Writer{j: j, f: f, end: good}, records, nil
 }

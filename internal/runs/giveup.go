@@ -34,7 +34,7 @@ func (s *Service) giveUp(ctx context.Context, r Run) ([]Kept, error) {
 		case err != nil:
 			why = err.Error()
 		case why == "" && r.State != Succeeded:
-			kept = append(kept, Kept{Claim: c.ID, Why: "the run " + r.State})
+			kept = append(kept, Kept{Claim: c.ID, Why: "the run ended as " + r.State})
 			continue
 		}
 		if why != "" {
