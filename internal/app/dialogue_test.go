@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/creack/pty"
@@ -85,7 +86,11 @@ func onTerminalPlay(args []string) (int, error) {
 		return 0, err
 	}
 	cmd := exec.Command(args[1], args[2:]...)
-	tty, err := pty.Start(cmd)
+	blocking, err := pty.Start(cmd)
+	if err != nil {
+		return 0, err
+	}
+	tty, err := pollable(blocking)
 	if err != nil {
 		return 0, err
 	}
@@ -105,6 +110,20 @@ func onTerminalPlay(args []string) (int, error) {
 		played = err
 	}
 	return cmd.ProcessState.ExitCode(), played
+}
+
+// pollable is a terminal that can be closed while it is read.
+func pollable(tty *os.File) (*os.File, error) {
+	defer tty.Close()
+	fd, err := syscall.Dup(int(tty.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	syscall.CloseOnExec(fd)
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "terminal"), nil
 }
 
 func play(tty *os.File, s *screen, dialogue string) error {

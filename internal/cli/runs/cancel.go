@@ -53,7 +53,7 @@ func cancel(ctx context.Context, o *CancelOptions) error {
 	}
 	o.Deps.UI.Talkf("run %s is over: %s\n", r.ID, r.State)
 	o.Deps.UI.Next("laufwerk cleanup " + r.ID)
-	return o.Deps.UI.Document(r)
+	return o.Deps.UI.Document(worker.Document{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason})
 }
 
 // PruneOptions of `runs prune`.
