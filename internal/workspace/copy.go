@@ -264,6 +264,13 @@ func (c *copying) visit(path string, info safefs.Info, err error, jobs chan<- *E
 		}
 		return safefs.SkipDir
 	}
+	if passing(path) {
+		c.skip(path, "laufwerk is at work there, or was", false)
+		if isDir {
+			return safefs.SkipDir
+		}
+		return nil
+	}
 	if err != nil {
 		return c.unread(path, isDir, err)
 	}
@@ -321,6 +328,12 @@ func (c *copying) visit(path string, info safefs.Info, err error, jobs chan<- *E
 	}
 	jobs <- e
 	return nil
+}
+
+// passing says that something in the source's root is a write-back's staging directory or an init's: it is there for a moment,
+// and belongs to nobody's work.
+func passing(path string) bool {
+	return !strings.Contains(path, "/") && (strings.HasPrefix(path, ".laufwerk-writeback-") || strings.HasPrefix(path, ".laufwerk-init"))
 }
 
 // needed says whether an ignored directory holds tracked files.

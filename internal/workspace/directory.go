@@ -368,9 +368,14 @@ func (p *place) destroy(ctx context.Context) error {
 	return p.parent.SyncDir(".")
 }
 
-// Resolve finds out how far a Create came, and finishes it: a complete workspace is kept, anything less is made anew.
-// Creating again is how: the identity says what is ours, `opened` whether it is complete.
+// Resolve finds out how far a Create came, and finishes what it began: a complete workspace is kept, anything less is made
+// anew. Where nothing is there, nothing was made, and nothing will be: only the holder of the run's lease creates.
 func (r *Resources) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+	if o := r.Observe(ctx, in); o.Presence == providers.Absent {
+		return providers.Result{
+			Done: providers.No, Err: failure.New(failure.WorkspaceLost, "the workspace %s was never made", redact.Line(specDir(in))), Evidence: o.Evidence,
+		}
+	}
 	return r.Create(ctx, in)
 }
 

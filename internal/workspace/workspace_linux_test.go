@@ -858,10 +858,11 @@ func TestAStrangersDirectoryIsNeverTouched(t *testing.T) {
 			before := listing(t, home)
 			r := NewResources(home, Bounds{}, time.Now, nil)
 			in := intent(dir, src, ModeCopy)
-			for _, res := range []providers.Result{r.Create(ctx, in), r.Resolve(ctx, in)} {
-				if res.Done == providers.Yes || !failure.Is(res.Err, failure.AlreadyExists) {
-					t.Errorf("%+v", res)
-				}
+			if res := r.Create(ctx, in); res.Done == providers.Yes || !failure.Is(res.Err, failure.AlreadyExists) {
+				t.Errorf("%+v", res)
+			}
+			if res := r.Resolve(ctx, in); res.Done != providers.No {
+				t.Errorf("%+v", res)
 			}
 			if name != "one where ours is made" {
 				if o := r.Observe(ctx, in); o.Presence != providers.Foreign {
@@ -876,13 +877,45 @@ func TestAStrangersDirectoryIsNeverTouched(t *testing.T) {
 	}
 }
 
+// A worker that was killed before it made anything: nothing was made, so that giving the claim up copies nothing.
+func TestNothingIsMadeOnlyToBeFoundOutAbout(t *testing.T) {
+	home := t.TempDir()
+	for range 2 { // without the directory of workspaces, and with it
+		r := NewResources(home, Bounds{}, time.Now, nil)
+		in := intent(home+"/workspaces/w1", t.TempDir(), ModeCopy)
+		if res := r.Resolve(t.Context(), in); res.Done != providers.No || res.Err == nil || len(res.Evidence) == 0 {
+			t.Errorf("%+v", res)
+		}
+		if _, err := os.Lstat(home + "/workspaces/w1"); err == nil {
+			t.Error("it was made")
+		}
+		must(t, os.MkdirAll(home+"/workspaces", 0o700))
+	}
+}
+
+// What laufwerk itself has in a source for a moment is not copied.
+func TestWhatLaufwerkIsAtWorkOnIsLeftOut(t *testing.T) {
+	src, dest := t.TempDir(), t.TempDir()+"/tree"
+	for _, name := range []string{".laufwerk-writeback-0a1b/n1", ".laufwerk-init-7/config", ".laufwerk-init.json", "sub/.laufwerk-init/kept", "f"} {
+		write(t, src+"/"+name, "x")
+	}
+	o, err := Copy(t.Context(), CopyRequest{Source: src, Dest: dest})
+	must(t, err)
+	got := strings.Join(listing(t, dest), "\n")
+	if strings.Contains(got, "writeback") || strings.Contains(got, "init-7") || strings.Contains(got, "init.json") || !strings.Contains(got, "sub/.laufwerk-init/kept") {
+		t.Errorf("%s", got)
+	}
+	if len(o.Skipped) != 3 {
+		t.Errorf("%+v", o.Skipped)
+	}
+}
+
 func TestAKilledCreateIsFinished(t *testing.T) {
 	ctx := context.Background()
 	src := t.TempDir()
 	write(t, src+"/f", "x")
 	id := `{"claim":"c1","owner":"o1","name":"w1"}`
 	for name, leave := range map[string]func(ws string){
-		"nothing":           func(string) {},
 		"an empty twin":     func(ws string) { must(t, os.MkdirAll(ws+"/.w1.part", 0o700)) },
 		"a torn identity":   func(ws string) { write(t, ws+"/.w1.part/.tmp-123", "{") },
 		"a twin of ours":    func(ws string) { write(t, ws+"/.w1.part/identity", id) },
