@@ -53,11 +53,15 @@ func run(ctx context.Context, o *Options) error {
 		return err
 	}
 	ui := o.Deps.UI
+	head := ui.Talkf
+	if len(list) > 1 { // then it is data: which is which
+		head = ui.Printf
+	}
 	for _, d := range list {
 		if d.Question != "" {
-			ui.Talkf("workspace %s, frozen as %s for the question %q\n", d.Workspace, d.Digest, d.Question)
+			head("workspace %s, frozen as %s for the question %q\n", d.Workspace, d.Digest, d.Question)
 		} else {
-			ui.Talkf("workspace %s, as it is now\n", d.Workspace)
+			head("workspace %s, as it is now\n", d.Workspace)
 		}
 		ui.Printf("%s", d.Text)
 	}
