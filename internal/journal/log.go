@@ -104,7 +104,12 @@ func (j *Journal) unusable(err error, doing string) error {
 	if f := failure.As(err); f != nil {
 		e.Kind, e.Hint, e.Paths, e.Fields, e.Conditions = f.Kind, f.Hint, f.Paths, f.Fields, f.Conditions
 	}
-	if e.Hint == "" && !files.NoSpace(err) {
+	run := filepath.Base(j.dir)
+	switch {
+	case e.Hint != "" || files.NoSpace(err):
+	case errors.Is(err, fs.ErrNotExist): // with its folder: it can only be given up
+		e.Hint = "laufwerk runs cancel " + run + " && laufwerk cleanup " + run
+	default:
 		e.Hint = "ls -la " + failure.Quote(j.logPath())
 	}
 	return e
