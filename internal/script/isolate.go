@@ -32,7 +32,12 @@ type isolate struct {
 	log      func(*protocol.Message)
 	loadErr  string
 	attached bool
+	answer   quickjs.Value     // __laufwerk.deliver
+	places   map[string]string // where stacks begin in the project's files: a loop asks from the same place again and again
 }
+
+// placesKept bounds the places that are remembered.
+const placesKept = 1000
 
 // newIsolate makes an engine whose time and randomness follow from now (ms since 1970) and seed alone. log gets console output.
 func newIsolate(limits Limits, seed string, now int64, rules Validator, log func(*protocol.Message)) (*isolate, error) {
@@ -64,6 +69,10 @@ globalThis.__begin = (load => (failed => () => load(failed))(__failed))(__load);
 for (const name of ["__post", "__validate", "__digest", "__url", "__log", "__attach", "__failed", "__load", "__prelude"]) delete globalThis[name];`,
 		hex.EncodeToString(sum[:]), now, bundleName)
 	if _, err := vm.Eval(boot, quickjs.EvalGlobal); err != nil {
+		_ = vm.Close()
+		return nil, fmt.Errorf("prelude: %w", err)
+	}
+	if i.answer, err = vm.EvalValue("__laufwerk.deliver", quickjs.EvalGlobal); err != nil {
 		_ = vm.Close()
 		return nil, fmt.Errorf("prelude: %w", err)
 	}
@@ -124,7 +133,10 @@ func (i *isolate) deliver(m *protocol.Message) *protocol.Error {
 	if err != nil {
 		return &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}
 	}
-	return i.step(func() error { _, err := i.vm.Call("__laufwerk.deliver", string(answer), float64(m.Now)); return err })
+	return i.step(func() error {
+		_, err := i.answer.Call(quickjs.UndefinedValue, string(answer), float64(m.Now))
+		return err
+	})
 }
 
 // take returns what the program posted since the last time.
@@ -211,11 +223,7 @@ func (i *isolate) post(args []any) (any, error) {
 		if m.Call == nil {
 			return nil, errors.New("a call without a call")
 		}
-		if fs := i.frames.frames(m.Call.At); len(fs) > 0 {
-			m.Call.At, _, _ = strings.Cut(fs[0], " in ")
-		} else {
-			m.Call.At = ""
-		}
+		m.Call.At = i.place(m.Call.At)
 	case protocol.TypeError:
 		if m.Error == nil {
 			return nil, errors.New("an error without an error")
@@ -229,6 +237,21 @@ func (i *isolate) post(args []any) (any, error) {
 	}
 	i.out = append(i.out, &m.Message)
 	return nil, nil
+}
+
+// place is the first place of a stack that lies in the project's files, "" where there is none.
+func (i *isolate) place(stack string) string {
+	at, known := i.places[stack]
+	if !known {
+		if fs := i.frames.frames(stack); len(fs) > 0 {
+			at, _, _ = strings.Cut(fs[0], " in ")
+		}
+		if len(i.places) >= placesKept || i.places == nil {
+			i.places = map[string]string{}
+		}
+		i.places[stack] = at
+	}
+	return at
 }
 
 func (i *isolate) validate(args []any) (any, error) {
