@@ -288,7 +288,7 @@ func pattern(want string) *regexp.Regexp {
 var (
 	runID  = regexp.MustCompile(`\b\d{6}-[a-z0-9]{8}\b`)
 	varied = regexp.MustCompile(strings.Join([]string{
-		runID.String(), `\bc[a-z2-7]{15}\b`, `\b[0-9a-f]{64}\b`, `\d\d:\d\d:\d\d(\.\d{3})?`, `\d{4}-\d\d-\d\d \d\d:\d\d`, `\(\d+(\.\d+)?m?s\)`,
+		runID.String(), `\bc[a-z2-7]{15}\b`, `\b[0-9a-f]{64}\b`, `\d\d:\d\d:\d\d(\.\d{3})?`, `\d{4}-\d\d-\d\d \d\d:\d\d`, `\b\d+(\.\d+)?m?s\b`,
 		`worker \d+`, `\S*/laufwerk-demo-\d+`,
 	}, "|"))
 	blanks = regexp.MustCompile(`\s+`)
