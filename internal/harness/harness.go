@@ -27,6 +27,11 @@ type Harness interface {
 	Reader(t Turn) Reader
 }
 
+// Named is a harness whose program the target has to have: the name or path of the executable, as the options give it.
+type Named interface {
+	Executable(options json.RawMessage) string
+}
+
 // AllowAll is the permission mode that restricts nothing, and the default. The others let an agent edit the workspace's
 // files, or only read.
 const (

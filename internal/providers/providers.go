@@ -113,8 +113,9 @@ type Resources interface {
 
 // Need is what a target must be ready for.
 type Need struct {
-	Workspace bool   // engine and image
-	Program   string // a harness's program and its login
+	Workspace  bool   // engine and image
+	Program    string // a harness's program and its login
+	Executable string // a program that the target has to have itself: a name to find, or a path
 }
 
 // Provider is a place that runs commands and agents.

@@ -148,7 +148,7 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 	if _, ok := m.Harness(a.Agent.Harness.Program); !ok {
 		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: the agent program %q is not part of this build", key, a.Agent.Harness.Program)
 	}
-	if missing := p.Ready(ctx, def, providers.Need{Program: a.Agent.Harness.Program}); len(missing) > 0 {
+	if missing := p.Ready(ctx, def, m.need(a.Agent)); len(missing) > 0 {
 		return Opened{}, notReady(def, missing)
 	}
 	m.opening.Lock()
@@ -352,6 +352,16 @@ func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error
 	return sb, err
 }
 
+// need is what a target must have for an agent.
+func (m *Manager) need(a Agent) providers.Need {
+	n := providers.Need{Program: a.Harness.Program}
+	h, ok := m.Harness(a.Harness.Program)
+	if named, is := h.(harness.Named); ok && is {
+		n.Executable = named.Executable(a.Harness.Options)
+	}
+	return n
+}
+
 func (m *Manager) definition(s *state) (providers.Definition, providers.Provider, error) {
 	if !s.host {
 		return m.target(s.agent.Target)
@@ -364,7 +374,9 @@ func (m *Manager) definition(s *state) (providers.Definition, providers.Provider
 }
 
 func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definition, p providers.Provider) (claims.Claim, error) {
-	if missing := p.Ready(ctx, def, providers.Need{Workspace: true, Program: s.agent.Harness.Program}); len(missing) > 0 {
+	need := m.need(s.agent)
+	need.Workspace = true
+	if missing := p.Ready(ctx, def, need); len(missing) > 0 {
 		return claims.Claim{}, notReady(def, missing)
 	}
 	endpoint, err := p.Endpoint(ctx, def)

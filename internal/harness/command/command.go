@@ -41,6 +41,15 @@ var _ harness.Harness = (*Harness)(nil)
 // Program is the harness's name.
 func (*Harness) Program() string { return Program }
 
+// Executable is the program that the target has to have.
+func (*Harness) Executable(given json.RawMessage) string {
+	var c config
+	if json.Unmarshal(given, &c) != nil || len(c.Command) == 0 {
+		return ""
+	}
+	return c.Command[0]
+}
+
 // Credential is none: a program of the user's own brings its own.
 func (*Harness) Credential() string { return "" }
 

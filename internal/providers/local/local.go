@@ -86,7 +86,27 @@ func (p *Provider) Ready(_ context.Context, def providers.Definition, need provi
 			say("env", "the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID)
 		}
 	}
+	if why := p.lacks(need.Executable, c); why != "" {
+		say("program", "%s", why)
+	}
 	return append(out, p.readyFor(need.Program, c)...)
+}
+
+// lacks says why a program cannot be found. A relative path leads into the workspace, where it may appear until it is needed.
+func (p *Provider) lacks(executable string, c config) string {
+	if executable == "" || (strings.Contains(executable, "/") && !filepath.IsAbs(executable)) {
+		return ""
+	}
+	search := p.host["PATH"]
+	if own, ok := c.Env["PATH"]; ok {
+		if search = own.Literal; own.FromHost != "" {
+			search = p.host[own.FromHost]
+		}
+	}
+	if _, err := process.Find(executable, search, "/"); err != nil {
+		return fmt.Sprintf("the agent program %s cannot be run: %v", executable, err)
+	}
+	return ""
 }
 
 // spec is what an intent says of a session. It holds no values of variables: these come with the definition.
