@@ -102,6 +102,9 @@ func (s *Service) endWorker(ctx context.Context, id string, worker lock.Holder) 
 	if holder.Process != worker.Process {
 		return failure.New(failure.LeaseHeld, "run %s has another worker now: %s", id, holder).WithHint("laufwerk runs cancel %s --force", id)
 	}
+	if holder.Process == (process.Identity{}) {
+		return failure.New(failure.LeaseHeld, "who works on run %s is not known beyond doubt (%s): end it, then repeat", id, holder).WithHint("laufwerk runs cancel %s", id)
+	}
 	if err := process.Signal(worker.Process, syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrGone) {
 		return failure.Wrap(err, failure.Failed, "end the worker of run %s (%s)", id, worker)
 	}
