@@ -36,7 +36,7 @@ update-scripts: ## rewrites the expected output in testdata/script
 update-docs: ## rewrites what the binary says of itself in README.md and docs/
 	go test ./internal/app -run TestMadeParts -update
 
-# On a busy machine: make bench BENCH_WITH='chrt -r 20' (as root; real-time, so that nothing else gets in between).
+# On a busy machine: make bench BENCH_WITH='nice -n -15' (as root). Not with real-time priority: it makes waking slower.
 bench: build ## the numbers to hold, beside yardsticks; bench/main.go says how
 	go build -o .tools/bench ./bench
 	$(BENCH_WITH) .tools/bench -binary bin/laufwerk $(BENCH_ARGS)
