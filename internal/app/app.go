@@ -65,7 +65,7 @@ func Commands(d *cli.Deps) []*cobra.Command {
 	open := opens(d)
 	return []*cobra.Command{
 		demo.New(d, open, loads(d), nil),
-		initproject.New(d, loads(d), nil),
+		initproject.New(d, loadsWith(d), nil),
 		prepare.New(d, loadsProject(d)),
 		doctor.New(d, examines(d), nil),
 		run.New(d, open, nil),

@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"path"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
 	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
@@ -27,26 +29,46 @@ func millis(d time.Duration) int64 { return max(1, d.Milliseconds()) }
 // loads says whether the project at root, and each of its workflows, can be loaded.
 func loads(d *cli.Deps) func(ctx context.Context, root string) error {
 	return func(ctx context.Context, root string) error {
+		_, err := loadsWith(d)(ctx, root, nil)
+		return err
+	}
+}
+
+// loadsWith is scaffold.Load.
+func loadsWith(d *cli.Deps) scaffold.Load {
+	return func(ctx context.Context, root string, overlay map[string][]byte) (*project.Project, error) {
 		s, err := d.Settings()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if root, err = project.Find(root, root, ""); err != nil {
-			return err
+			return nil, err
 		}
-		p, err := project.Load(ctx, runner(s), root)
+		r := runner(s)
+		r.Overlay = overlay
+		p, err := project.Load(ctx, r, root)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		if overlay != nil {
+			for file := range overlay {
+				if path.Base(file) == "workflow.ts" {
+					if _, _, err := r.Evaluate(ctx, root, file, script.EvalOptions{Export: "workflow"}); err != nil {
+						return nil, err
+					}
+				}
+			}
+			return p, nil
 		}
 		names, err := project.Workflows(root)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, name := range names {
 			if _, err := p.Workflow(ctx, name); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return nil
+		return p, nil
 	}
 }

@@ -1,5 +1,5 @@
-// Package scaffold makes the laufwerk directory of a project: rendered whole, validated by loading it, then put in its place
-// at once. It never overwrites.
+// Package scaffold makes the laufwerk directory of a project, and adds targets to one that is there: rendered whole,
+// validated by loading it, then put in its place. It overwrites only what it is told to.
 package scaffold
 
 import (
@@ -23,6 +23,8 @@ const Directory = "laufwerk"
 // Example is the workflow that init can write.
 const Example = "issue-to-fix"
 
+const examplePath = Directory + "/workflows/" + Example + "/workflow.ts"
+
 // File is one file to make. Path is relative to the project's root, slash separated.
 type File struct {
 	Path    string
@@ -33,8 +35,34 @@ type File struct {
 type Options struct {
 	ProjectID    string   // [A-Za-z0-9._-]{1,63}
 	Execution    string   // a provider kind
+	Target       string   // the target's id; "" is the kind's own
 	Example      bool     // with the example workflow
-	AgentCommand []string // of the example's agent
+	AgentCommand []string // the program that is the example's agent; nil is Codex
+	Force        bool     // replaces files that are in the way
+
+	login bool // the target takes the login of a subscription, as others of the project do
+}
+
+func (o Options) target() string {
+	if o.Target != "" {
+		return o.Target
+	}
+	return o.Execution
+}
+
+// options are the arguments of the target's constructor.
+func (o Options) options() string {
+	var fields []string
+	if o.target() != o.Execution {
+		fields = append(fields, "id: "+literal(o.target()))
+	}
+	if o.login || o.Example && o.AgentCommand == nil {
+		fields = append(fields, "credentials: "+literal("codex-subscription"))
+	}
+	if fields == nil {
+		return ""
+	}
+	return "{ " + strings.Join(fields, ", ") + " }"
 }
 
 // Executions are the provider kinds that there are templates for.
@@ -47,11 +75,23 @@ func Executions() []string {
 	return kinds
 }
 
-// Render makes the files: the project's own, the target's, the declarations of the SDK.
+// Render makes the files of a new project: its own, the target's, the declarations of the SDK.
 func Render(o Options) ([]File, error) {
+	return render(o, "execution")
+}
+
+// render makes them for a target whose module is named.
+func render(o Options, module string) ([]File, error) {
 	if !slices.Contains(Executions(), o.Execution) {
 		return nil, failure.New(failure.Usage, "there is no template for the execution %q", o.Execution)
 	}
+	swaps := []string{templates.Project, literal(o.ProjectID), templates.Execution, `"../../` + module + `"`}
+	if o.AgentCommand != nil {
+		command := strings.Replace(templates.Command, templates.Agent, literal(o.AgentCommand), 1)
+		swaps = append(swaps, templates.CodexImport, templates.CommandImport, templates.Codex, command)
+	}
+	swaps = append(swaps, templates.Options, o.options())
+	replacer := strings.NewReplacer(swaps...)
 	var out []File
 	for _, from := range []string{"project", "execution/" + o.Execution} {
 		err := fs.WalkDir(templates.Files, from, func(p string, e fs.DirEntry, err error) error {
@@ -59,10 +99,11 @@ func Render(o Options) ([]File, error) {
 			if err != nil || e.IsDir() || strings.HasPrefix(rel, "workflows/") && !o.Example {
 				return err
 			}
+			if rel == "execution.ts" {
+				rel = module + ".ts"
+			}
 			content, err := fs.ReadFile(templates.Files, p)
-			content = bytes.ReplaceAll(content, []byte(templates.Project), literal(o.ProjectID))
-			content = bytes.ReplaceAll(content, []byte(templates.Agent), literal(o.AgentCommand))
-			out = append(out, File{path.Join(Directory, rel), content})
+			out = append(out, File{path.Join(Directory, rel), []byte(replacer.Replace(string(content)))})
 			return err
 		})
 		if err != nil {
@@ -73,12 +114,12 @@ func Render(o Options) ([]File, error) {
 }
 
 // literal is a value as TypeScript reads it.
-func literal(v any) []byte {
+func literal(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(v) // strings always encode
-	return bytes.ReplaceAll(bytes.TrimSpace(b.Bytes()), []byte(`","`), []byte(`", "`))
+	return strings.ReplaceAll(strings.TrimSpace(b.String()), `","`, `", "`)
 }
 
 var notInID = regexp.MustCompile(`[^A-Za-z0-9._-]+`)

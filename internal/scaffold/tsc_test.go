@@ -13,12 +13,19 @@ import (
 
 // TestANewProjectTypeChecks runs the real compiler on what init writes, and on the same with one mistake.
 func TestANewProjectTypeChecks(t *testing.T) {
-	tsc, err := filepath.Abs("../../sdk/node_modules/.bin/tsc")
-	if err == nil {
-		_, err = os.Stat(tsc)
+	tsc := testkit.TypeScript(t)
+	for name, o := range map[string]Options{
+		"codex":   {Execution: "local", Example: true},
+		"command": {Execution: "local", Example: true, AgentCommand: []string{"agent", "--fast"}},
+		"plain":   {Execution: "local", Target: "own"},
+	} {
+		o.ProjectID = "fresh"
+		t.Run(name, func(t *testing.T) { typeChecks(t, tsc, o) })
 	}
-	testkit.Need(t, "tsc", err == nil, "make verify-sdk installs it")
-	list, err := Render(Options{ProjectID: "fresh", Execution: "local", Example: true, AgentCommand: []string{"agent", "--fast"}})
+}
+
+func typeChecks(t *testing.T, tsc string, o Options) {
+	list, err := Render(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,27 +43,47 @@ func TestANewProjectTypeChecks(t *testing.T) {
 		out, err := exec.Command(tsc, append([]string{"-p", filepath.Join(root, Directory)}, args...)...).CombinedOutput()
 		return string(out), err
 	}
+	config, err := os.ReadFile(filepath.Join(root, "laufwerk/laufwerk.config.ts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := render(Options{ProjectID: "fresh", Execution: "local", Target: "two"}, "execution.two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, ok := addTarget(config, "execution.two", "two")
+	if !ok {
+		t.Fatalf("the new config cannot be edited:\n%s", config)
+	}
+	for _, f := range append(second, File{"laufwerk/laufwerk.config.ts", e.text}) { // the last one stays
+		if err := os.WriteFile(filepath.Join(root, f.Path), f.Content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if out, err := run(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if o.AgentCommand != nil || !o.Example {
+		return
 	}
 
 	out, err := run("--showConfig")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	var config struct {
+	var seen struct {
 		CompilerOptions struct {
 			Target, ModuleResolution string
 			Strict                   bool
 		}
 		Files []string
 	}
-	if err := json.Unmarshal([]byte(out), &config); err != nil {
+	if err := json.Unmarshal([]byte(out), &seen); err != nil {
 		t.Fatal(err)
 	}
-	o := config.CompilerOptions
-	if o.Target != "es2024" || o.ModuleResolution != "bundler" || !o.Strict || len(config.Files) != 4 {
-		t.Errorf("the compiler reads %+v of %v", o, config.Files)
+	c := seen.CompilerOptions
+	if c.Target != "es2024" || c.ModuleResolution != "bundler" || !c.Strict || len(seen.Files) != 5 {
+		t.Errorf("the compiler reads %+v of %v", c, seen.Files)
 	}
 
 	execution := filepath.Join(root, Directory, "execution.ts")

@@ -24,6 +24,9 @@ const (
 type Runner struct {
 	Executable                   string // a path that starts this binary; see system.Executable
 	ConfigLimits, WorkflowLimits Limits // zero values are the defaults
+	// Overlay are files that stand before the project's own, by their slash-separated path relative to the root: a project can
+	// be evaluated as it would be before anything is written.
+	Overlay map[string][]byte
 	// Log gets what modules print with console.*, if it is set. Text is untrusted.
 	Log func(level, text string)
 }
@@ -61,7 +64,7 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 	}
 	defer t.close()
 
-	server := &fileServer{fs: fs}
+	server := &fileServer{fs: fs, overlay: r.Overlay}
 	var bundle protocol.Bundle
 	limit := time.NewTimer(bundleTime)
 	defer limit.Stop()

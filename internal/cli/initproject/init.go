@@ -18,33 +18,38 @@ import (
 
 // Options of the command.
 type Options struct {
-	UI       *render.UI
-	Root     func() string
-	Validate scaffold.Validate
+	UI   *render.UI
+	Root func() string
+	Load scaffold.Load
 
 	Execution    string
+	Target       string
+	Force        bool
 	Example      string
 	AgentCommand string
 	ID           string
 	agentGiven   bool
 }
 
-// New makes the command. validate loads a project. runF replaces what it does in tests.
-func New(d *cli.Deps, validate scaffold.Validate, runF func(context.Context, *Options) error) *cobra.Command {
-	opts := &Options{UI: d.UI, Validate: validate}
+// New makes the command. load loads a project. runF replaces what it does in tests.
+func New(d *cli.Deps, load scaffold.Load, runF func(context.Context, *Options) error) *cobra.Command {
+	opts := &Options{UI: d.UI, Load: load}
 	opts.Root = func() string { dir, _ := d.ProjectDir(); return dir }
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make the working directory a laufwerk project",
+		Short: "Make the working directory a laufwerk project, or add a target to the one that it is",
 		Long: `Make the working directory (or --project DIR) a laufwerk project: a config, an execution target, declarations for
-editors and tsc and, with --example, a workflow. Everything is loaded once before it is written; no file that is there is
-overwritten.
+editors and tsc and, with --example, a workflow. Everything is loaded once before it is written.
+
+In a project, the target is added: its own file laufwerk/execution.TARGET.ts, and in the config one import and one element.
+What is there already stays as it is; where everything is, nothing is written. --force replaces files that are in the way.
 
 The example lets an agent work on a copy of the project, runs a check, has it repaired, shows the difference, asks, and
-writes back. Its agent is any program: the prompt comes on its standard input, the copy is its working directory, what it
-prints is the reply.`,
-		Example: "$ laufwerk init --execution local\n\n# With a workflow whose agent is a program of yours\n" +
-			"$ laufwerk init --execution local --example issue-to-fix --agent-command 'my-agent --fast'",
+writes back. Its agent is Codex with the login of your ChatGPT subscription or, with --agent-command, any program: the
+prompt comes on its standard input, the copy is its working directory, what it prints is the reply.`,
+		Example: "$ laufwerk init --execution local --example issue-to-fix\n\n# With an agent that is a program of yours\n" +
+			"$ laufwerk init --execution local --example issue-to-fix --agent-command 'my-agent --fast'\n\n# One more target\n" +
+			"$ laufwerk init --execution local --target second",
 		GroupID: cli.SectionStart,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.agentGiven = cmd.Flags().Changed("agent-command")
@@ -59,9 +64,11 @@ prints is the reply.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.Execution, "execution", "", "where agents run, a `KIND`: "+strings.Join(scaffold.Executions(), ", "))
+	f.StringVar(&opts.Target, "target", "", "the target's `ID` (default: the kind)")
 	f.StringVar(&opts.Example, "example", "", "also write the workflow `NAME`: "+scaffold.Example)
-	f.StringVar(&opts.AgentCommand, "agent-command", "", "the `COMMAND` that is the example's agent, with its arguments")
+	f.StringVar(&opts.AgentCommand, "agent-command", "", "the `COMMAND` that is the example's agent, with its arguments (default: Codex)")
 	f.StringVar(&opts.ID, "id", "", "the project's `ID` (default: made of the directory's name)")
+	f.BoolVar(&opts.Force, "force", false, "replace files that are in the way")
 	return cmd
 }
 
@@ -78,11 +85,7 @@ func check(cmd *cobra.Command, opts *Options) error {
 	}
 	if opts.Example != "" && opts.Example != scaffold.Example {
 		return cli.Usage(cmd, "unknown example %q: there is %s", opts.Example, scaffold.Example).
-			WithHint("%s --execution %s --example %s --agent-command 'PROGRAM ARGUMENT…'", cmd.CommandPath(), opts.Execution, scaffold.Example)
-	}
-	if opts.Example != "" && !opts.agentGiven {
-		return cli.Usage(cmd, "the example needs an agent: name the program with --agent-command. It reads the prompt on its standard input and works in its working directory").
-			WithHint("%s --execution %s --example %s --agent-command 'PROGRAM ARGUMENT…'", cmd.CommandPath(), opts.Execution, scaffold.Example)
+			WithHint("%s --execution %s --example %s", cmd.CommandPath(), opts.Execution, scaffold.Example)
 	}
 	if opts.Example == "" && opts.agentGiven {
 		return cli.Usage(cmd, "--agent-command is for the agent of an example").
@@ -90,6 +93,9 @@ func check(cmd *cobra.Command, opts *Options) error {
 	}
 	if opts.ID != "" && !projectID.MatchString(opts.ID) {
 		return cli.Usage(cmd, "--id is %q: expected 1 to 63 letters, digits, dots, underscores or hyphens", opts.ID)
+	}
+	if opts.Target != "" && (!projectID.MatchString(opts.Target) || strings.Trim(opts.Target, ".") == "") {
+		return cli.Usage(cmd, "--target is %q: expected 1 to 63 letters, digits, dots, underscores or hyphens", opts.Target)
 	}
 	return nil
 }
@@ -105,34 +111,33 @@ type document struct {
 	Root      string   `json:"root"`
 	ProjectID string   `json:"projectId"`
 	Execution string   `json:"execution"`
+	Target    string   `json:"target"`
 	Example   string   `json:"example,omitempty"`
-	Files     []string `json:"files"`
+	New       bool     `json:"new"`   // the project was not there
+	Files     []string `json:"files"` // that were written
+	Advice    []string `json:"advice"`
 }
 
 func run(ctx context.Context, opts *Options) error {
 	root := opts.Root()
-	o := scaffold.Options{ProjectID: opts.ID, Execution: opts.Execution, Example: opts.Example != ""}
-	if o.ProjectID == "" {
-		o.ProjectID = scaffold.ProjectID(root)
-	}
-	if o.Example {
+	o := scaffold.Options{ProjectID: opts.ID, Execution: opts.Execution, Target: opts.Target, Example: opts.Example != "", Force: opts.Force}
+	if opts.agentGiven {
 		words, err := scaffold.Words(opts.AgentCommand)
 		if err != nil {
 			return err
 		}
 		o.AgentCommand = words
 	}
-	list, err := scaffold.Render(o)
+	made, err := scaffold.Init(ctx, root, o, opts.Load)
 	if err != nil {
 		return err
 	}
-	if err := scaffold.Create(ctx, root, list, opts.Validate); err != nil {
-		return err
+	doc := document{
+		Root: root, ProjectID: made.ProjectID, Execution: o.Execution, Target: made.Target, Example: opts.Example,
+		New: made.New, Files: append([]string{}, made.Files...), Advice: append([]string{}, made.Advice...),
 	}
-	doc := document{Root: root, ProjectID: o.ProjectID, Execution: o.Execution, Example: opts.Example}
-	for _, f := range list {
-		doc.Files = append(doc.Files, f.Path)
-		opts.UI.Printf("%s\n", render.Name(filepath.FromSlash(f.Path)))
+	for _, f := range doc.Files {
+		opts.UI.Printf("%s\n", render.Name(filepath.FromSlash(f)))
 	}
 	if err := opts.UI.Document(doc); err != nil {
 		return err
@@ -146,10 +151,28 @@ func talk(opts *Options, doc document) {
 	if ui.JSON {
 		return
 	}
-	ui.Talkf("\n%s is now the project %s. Agents run on this machine, with your permissions: copies of the files, no sandbox.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
+	switch {
+	case len(doc.Files) == 0:
+		ui.Talkf("%s is the project %s, and has all of this already: nothing was written.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
+		return
+	case doc.New:
+		ui.Talkf("\n%s is now the project %s. Agents run on this machine, with your permissions: copies of the files, no sandbox.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
+	default:
+		ui.Talkf("\nThe project %s has the target %s.\n", ui.Err.Bold(doc.ProjectID), ui.Err.Bold(doc.Target))
+	}
+	for _, line := range doc.Advice {
+		ui.Talkf("%s\n", line)
+	}
 	if doc.Example == "" {
-		ui.Talkf("Workflows are laufwerk/workflows/NAME/workflow.ts; an example comes with --example %s.\n", scaffold.Example)
+		if doc.New {
+			ui.Talkf("Workflows are laufwerk/workflows/NAME/workflow.ts; an example comes with --example %s.\n", scaffold.Example)
+		}
 		return
 	}
-	ui.Talkf("next: %s\n", ui.Err.Command(`laufwerk run `+doc.Example+` --input '{"issue": "what is wrong", "check": "the command that must succeed"}'`))
+	if !opts.agentGiven {
+		ui.Talkf("next: %s\n      ", ui.Err.Command("laufwerk prepare "+doc.Execution+" && laufwerk doctor"))
+	} else {
+		ui.Talkf("next: ")
+	}
+	ui.Talkf("%s\n", ui.Err.Command(`laufwerk run `+doc.Example+` --input '{"issue": "what is wrong", "check": "the command that must succeed"}'`))
 }

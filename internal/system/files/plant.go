@@ -1,6 +1,8 @@
 package files
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -30,4 +32,30 @@ func Plant(path string, data []byte) error {
 		return err
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// Publish gives a file of the same file system its place, durably. It fails with fs.ErrExist where something has the name.
+// On file systems without hard links, what appears in the moment of the call is replaced.
+func Publish(from, to string) error {
+	err := os.Link(from, to)
+	if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		if _, there := os.Lstat(to); there == nil {
+			return fs.ErrExist
+		}
+		return Rename(from, to)
+	}
+	if err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(to))
+}
+
+// Replace puts a file of the same file system into the place of another, with the other's permissions, durably.
+func Replace(from, to string) error {
+	if info, err := os.Lstat(to); err == nil && info.Mode().IsRegular() {
+		if err := os.Chmod(from, info.Mode().Perm()); err != nil {
+			return err
+		}
+	}
+	return Rename(from, to)
 }

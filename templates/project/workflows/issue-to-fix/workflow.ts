@@ -1,5 +1,5 @@
 import { defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";
-import { createCommand } from "@laufwerk/sdk/harness/command";
+import { createCodex } from "@laufwerk/sdk/harness/codex";
 import { execution } from "../../execution";
 
 interface Input {
@@ -19,9 +19,9 @@ const MAX_REPAIRS = 3;
 const CHECK_TIMEOUT = 10 * 60 * 1000;
 const TURN_TIMEOUT = 30 * 60 * 1000;
 
-// The prompt is the program's standard input, the workspace its working directory, its standard output the reply.
+// Codex, with the login of your ChatGPT subscription: "laufwerk prepare local" installs it, "laufwerk doctor" checks it.
 const agent = execution.agent({
-  harness: createCommand({ command: ["AGENT_PROGRAM", "ARGUMENT"] }),
+  harness: createCodex(),
 });
 
 export const workflow = defineWorkflow<Input, Outcome>({

@@ -1,0 +1,211 @@
+package scaffold
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+)
+
+// Load loads the project at root as it would be with the files of overlay, by their paths relative to root, in front of its
+// own; with a nil overlay also each of its workflows, else the workflows in the overlay.
+type Load func(ctx context.Context, root string, overlay map[string][]byte) (*project.Project, error)
+
+// Made is what Init did.
+type Made struct {
+	ProjectID string
+	Target    string
+	Files     []string // that were written, relative to the root, slash separated; none where everything was there
+	New       bool     // the project was not there
+	Advice    []string // sentences on what is left to the user
+}
+
+// Init makes the directory root a project, or adds a target, or the example, to the one that it is. Where everything that is
+// asked for is there already, nothing is written.
+func Init(ctx context.Context, root string, o Options, load Load) (Made, error) {
+	dropLeft(root)
+	config, err := files.Read(filepath.Join(root, project.Config))
+	if errors.Is(err, fs.ErrNotExist) || !isDirectory(filepath.Join(root, Directory)) || isDirectory(filepath.Join(root, project.Config)) {
+		return begin(ctx, root, o, load)
+	}
+	if err != nil {
+		return Made{}, failure.Wrap(err, failure.Failed, "read %s", project.Config)
+	}
+	p, err := load(ctx, root, map[string][]byte{})
+	if err != nil && o.Force && ctx.Err() == nil {
+		return begin(ctx, root, o, load)
+	}
+	if err != nil {
+		return Made{}, failure.Wrap(err, failure.ProjectInvalid, "the project that is there does not load; nothing was written")
+	}
+	return extend(ctx, root, config, p, o, load)
+}
+
+func isDirectory(path string) bool { info, err := files.Lstat(path); return err == nil && info.IsDir() }
+
+func begin(ctx context.Context, root string, o Options, load Load) (Made, error) {
+	if o.ProjectID == "" {
+		o.ProjectID = ProjectID(root)
+	}
+	list, err := Render(o)
+	if err != nil {
+		return Made{}, err
+	}
+	made := Made{ProjectID: o.ProjectID, Target: o.target(), New: true}
+	made.Files, err = create(ctx, root, list, o.Force, func(ctx context.Context, stage string) error {
+		_, err := load(ctx, stage, nil)
+		return err
+	})
+	made.Advice = ignored(root)
+	return made, err
+}
+
+// extend brings a project that loads to what is asked for.
+func extend(ctx context.Context, root string, config []byte, p *project.Project, o Options, load Load) (Made, error) {
+	made := Made{ProjectID: p.ID, Target: o.target()}
+	if o.ProjectID != "" && o.ProjectID != p.ID {
+		return made, failure.New(failure.AlreadyExists, "the project has the id %q, not %q; nothing was written", p.ID, o.ProjectID).
+			WithPaths(project.Config).WithHint("edit projectId in %s", project.Config)
+	}
+	o.ProjectID = p.ID
+	module := "execution." + o.target()
+	there := false
+	for _, t := range p.Targets {
+		o.login = o.login || bytes.Contains(t.Options, []byte(literal("codex-subscription")))
+		if t.ID != o.target() {
+			continue
+		}
+		if t.Kind != o.Execution {
+			return made, failure.New(failure.AlreadyExists, "the project has a target %q already, of the kind %s; nothing was written", t.ID, t.Kind).
+				WithPaths(project.Config).WithHint("laufwerk init --execution %s --target OTHER", o.Execution)
+		}
+		there = true
+	}
+	if there && !files.Exists(filepath.Join(root, Directory, module+".ts")) {
+		module = "execution"
+	}
+	list, err := render(o, module)
+	if err != nil {
+		return made, err
+	}
+	change := &change{root: root, force: o.Force}
+	overlay := map[string][]byte{}
+	for _, f := range list {
+		have := files.Exists(filepath.Join(root, filepath.FromSlash(f.Path)))
+		switch {
+		case f.Path == project.Config, f.Path == Directory+"/"+module+".ts" && there:
+			continue
+		case f.Path == examplePath && have && !o.Force:
+			continue
+		case strings.HasPrefix(f.Path, Directory+"/types/"), f.Path == Directory+"/tsconfig.json":
+			if have && !o.Force {
+				continue
+			}
+		default:
+			overlay[f.Path] = f.Content
+		}
+		change.list = append(change.list, f)
+	}
+	if !there {
+		e, ok := addTarget(config, module, o.target())
+		if info, err := files.Lstat(filepath.Join(root, project.Config)); err != nil || !info.Mode().IsRegular() {
+			ok = false
+		}
+		if !ok {
+			return made, byHand(e, module, overlay[Directory+"/"+module+".ts"], nil)
+		}
+		overlay[project.Config] = e.text
+		then, err := load(ctx, root, overlay)
+		if err != nil {
+			// The example may be what does not load: then the config is not to blame.
+			delete(overlay, examplePath)
+			if _, alone := load(ctx, root, overlay); alone == nil {
+				return made, failure.Wrap(err, failure.ProjectInvalid, "the new files do not load; nothing was written")
+			}
+			return made, byHand(e, module, overlay[Directory+"/"+module+".ts"], err)
+		}
+		if !onlyAdded(p, then, o) {
+			return made, byHand(e, module, overlay[Directory+"/"+module+".ts"], nil)
+		}
+		change.list = append(change.list, File{project.Config, e.text})
+		change.config = config
+	} else if len(overlay) > 0 {
+		if _, err := load(ctx, root, overlay); err != nil {
+			return made, failure.Wrap(err, failure.ProjectInvalid, "the new files do not load; nothing was written")
+		}
+	}
+	if made.Files, err = change.make(ctx); err != nil {
+		return made, err
+	}
+	if !there {
+		made.Advice = append(made.Advice, exampleLine(root, module)...)
+	}
+	if len(made.Files) > 0 {
+		made.Advice = append(made.Advice, ignored(root)...)
+	}
+	return made, nil
+}
+
+// onlyAdded says whether a project differs from what it was by the new target alone.
+func onlyAdded(was, is *project.Project, o Options) bool {
+	n := len(was.Targets)
+	return was.ID == is.ID && was.Concurrency == is.Concurrency && len(is.Targets) == n+1 &&
+		reflect.DeepEqual(was.Targets, is.Targets[:n]) && is.Targets[n].ID == o.target() && is.Targets[n].Kind == o.Execution
+}
+
+// byHand says what to add to a config that is not edited.
+func byHand(e edited, module string, content []byte, cause error) error {
+	why := ""
+	if cause != nil {
+		why = " (" + cause.Error() + ")"
+	}
+	var code []string
+	for line := range strings.Lines(string(content)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			code = append(code, line)
+		}
+	}
+	return failure.New(failure.AlreadyExists, "%s cannot be edited safely%s; nothing was written. Add two lines to it: `%s` and, in executions, `%s,`; and make %s/%s.ts: `%s`",
+		project.Config, why, e.line, e.element, Directory, module, strings.Join(code, " ")).
+		WithPaths(project.Config).WithField("lines", []string{e.line, e.element + ","}).WithHint("edit %s", project.Config)
+}
+
+// exampleLine says which line of an example that is there would use the new target.
+func exampleLine(root, module string) []string {
+	text, err := files.Read(filepath.Join(root, filepath.FromSlash(examplePath)))
+	if err != nil {
+		return nil
+	}
+	want := fmt.Sprintf(`import { execution } from "../../%s";`, module)
+	if bytes.Contains(text, []byte(want)) {
+		return nil
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		if n++; strings.HasPrefix(line, "import") && strings.Contains(line, "../../execution") {
+			return []string{fmt.Sprintf("%s stays as it is; to run it there, line %d becomes: %s", examplePath, n, want)}
+		}
+	}
+	return []string{fmt.Sprintf("%s stays as it is; to run it there, its target comes from: %s", examplePath, want)}
+}
+
+// ignored says what a .gitignore could name.
+func ignored(root string) []string {
+	text, _ := files.Read(filepath.Join(root, ".gitignore"))
+	names := []string{"laufwerk/types/", "/laufwerk/types/", "laufwerk/types", "/laufwerk/types", "types/", "types"}
+	for line := range strings.Lines(string(text)) {
+		if slices.Contains(names, strings.TrimSpace(line)) {
+			return nil
+		}
+	}
+	return []string{"For .gitignore: laufwerk/types/ (`laufwerk types` makes it anew)."}
+}
