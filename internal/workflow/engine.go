@@ -94,6 +94,7 @@ type Engine struct {
 	over    bool              // the end is journaled: nothing may follow it
 	answers map[string]chan journal.Message
 	seen    map[string]bool   // messages that were handed on
+	look    bool              // something may be new in the inbox
 	given   map[string]string // the message with the answer that is on its way to a question
 	amu     sync.Mutex
 	cancel  *journal.Message
@@ -174,8 +175,12 @@ func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 
 // turn begins what can begin and waits for one thing to happen. A non-nil outcome ends the worker's part.
 func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
-	if err := e.takeMessages(); err != nil {
-		return nil, err
+	// The inbox is looked into when something may be new in it, and before the worker leaves.
+	if e.look || e.allWaiting() != nil {
+		e.look = false
+		if err := e.takeMessages(); err != nil {
+			return nil, err
+		}
 	}
 	if e.parent.Err() != nil {
 		return e.stopped(), nil
@@ -198,6 +203,7 @@ func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
 	case ev := <-e.events:
 		return e.handle(ctx, ev)
 	case <-e.Changed:
+		e.look = true
 	case <-e.parent.Done():
 	}
 	return nil, nil
@@ -281,6 +287,7 @@ func (e *Engine) cancelled(op *Op) bool { return op.cancelled || e.cancel != nil
 func (e *Engine) handle(ctx context.Context, ev event) (*Outcome, error) {
 	switch {
 	case ev.refused != "":
+		e.look = true // another answer may have had to wait for this one
 		if e.given[ev.op.Call.Key] == ev.refused {
 			delete(e.given, ev.op.Call.Key)
 		}

@@ -66,7 +66,7 @@ func (h *humans) do(ctx context.Context, op *Op) (any, any, error) {
 		if err := json.Unmarshal(data, &asked); err != nil {
 			return nil, nil, err
 		}
-		if asked.Digest != "" {
+		if a.Workspace != "" {
 			if err := h.again(ctx, a.Workspace, asked.Digest); err != nil {
 				return nil, nil, err
 			}
