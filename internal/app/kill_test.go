@@ -180,6 +180,34 @@ func (w *world) abandoned(run string) {
 	}
 }
 
+// A run that is in such doubt can be cancelled, also where it could never be resumed.
+func TestCancelInDoubt(t *testing.T) {
+	for name, cancel := range map[string]func(w *world, id string){
+		"cancel": func(w *world, id string) {
+			if code, _, errs := w.laufwerk(nil, "runs", "cancel", id); code != 9 || !strings.Contains(errs, "is cancelled") || !strings.Contains(errs, "laufwerk cleanup "+id) {
+				w.t.Errorf("exit %d: %s", code, errs)
+			}
+		},
+		"cleanup": func(w *world, _ string) { w.must([]int{6}, "cleanup", "--all", "--cancel", "--discard-changes") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.nobody()
+			w.heldIn("turn", hold, "begin").kill()
+			w.killSupervisor()
+			w.write(filepath.Join(w.project, "laufwerk/laufwerk.config.ts"), "throw new Error('broken');\n")
+			id := w.onlyRun().ID
+			w.must([]int{3}, "resume", id)
+			cancel(w, id)
+			if r := w.onlyRun(); r.State != "cancelled" {
+				t.Errorf("the run is %s", r.State)
+			}
+			w.abandoned(id)
+		})
+	}
+}
+
 // sleeper is a process of somebody else's.
 func sleeper(t *testing.T) process.Identity {
 	t.Helper()

@@ -120,8 +120,8 @@ func one(ctx context.Context, s *runs.Service, r runs.Run, q Request, rep *Repor
 		}
 		if !q.DryRun {
 			var err error
-			if r, err = s.Cancel(ctx, r.ID, "cleanup --cancel", false, q.Who); err != nil {
-				return err
+			if r, err = s.Cancel(ctx, r.ID, "cleanup --cancel", false, q.Who); err != nil && !r.Terminal() {
+				return err // a doubt keeps no run from its end, and is told of the claim below
 			}
 		}
 	}

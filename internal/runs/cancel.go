@@ -117,7 +117,8 @@ func (s *Service) endWorker(ctx context.Context, id string, worker lock.Holder) 
 // cancelDead ends a run that nobody works on; the caller holds the lease.
 func (s *Service) cancelDead(ctx context.Context, r Run, reason string) (Run, error) {
 	ctx = context.WithoutCancel(ctx)
-	if err := s.fence(ctx, r.ID); err != nil {
+	doubt, err := s.fence(ctx, r.ID)
+	if err != nil {
 		return r, err
 	}
 	end, err := s.endJournal(r.ID, reason)
@@ -140,6 +141,9 @@ func (s *Service) cancelDead(ctx context.Context, r Run, reason string) (Run, er
 	ms, _ := j.Messages()
 	for _, m := range ms {
 		_ = j.Done(m)
+	}
+	if doubt != nil {
+		return r, failure.Wrap(doubt, failure.OutcomeUnknown, "run %s is %s", r.ID, r.State)
 	}
 	return r, nil
 }
@@ -170,28 +174,36 @@ func (s *Service) endJournal(id, reason string) (*journal.Record, error) {
 	return e, w.Append(*e)
 }
 
-// fence ends everything that any session of the run may still be running; the sandboxes stay.
-func (s *Service) fence(ctx context.Context, run string) error {
+// fence ends everything that any session of the run may still be running; the sandboxes stay. What it cannot be sure of is a
+// doubt, which keeps no run from its end: the session's claim stays, and with it its workspace.
+func (s *Service) fence(ctx context.Context, run string) (doubt, err error) {
 	list, err := s.Driver.List(ctx, claims.Filter{Run: run, Kind: claims.KindSession, Outstanding: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range list {
+		if err := s.fenceClaim(ctx, c); err != nil && doubt == nil {
+			doubt = failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of it runs any more: %v", err).
+				WithHint("laufwerk cleanup %s\nlaufwerk claims show %s", run, c.ID)
+		}
+	}
+	return doubt, nil
+}
+
+func (s *Service) fenceClaim(ctx context.Context, c claims.Claim) error {
+	p, ok := s.Provider(c.Provider)
+	if !ok {
+		return failure.New(failure.Unsupported, "the provider %q of claim %s is not part of this build", c.Provider, c.ID)
+	}
+	sb, err := p.Enter(ctx, c.Intent, providers.Definition{})
+	if failure.Is(err, failure.SessionLost) {
+		return nil // clean-up looks at it again
+	}
 	if err != nil {
 		return err
 	}
-	for _, c := range list {
-		p, ok := s.Provider(c.Provider)
-		if !ok {
-			return failure.New(failure.Unsupported, "the provider %q of claim %s is not part of this build", c.Provider, c.ID)
-		}
-		sb, err := p.Enter(ctx, c.Intent, providers.Definition{})
-		if failure.Is(err, failure.SessionLost) {
-			continue // clean-up looks at it again
-		}
-		if err != nil {
-			return err
-		}
-		if f := sb.Fence(ctx); !f.Sure {
-			return failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of run %s runs any more: %s", run, f.Why).
-				WithHint("laufwerk claims show %s", c.ID)
-		}
+	if f := sb.Fence(ctx); !f.Sure {
+		return errors.New(f.Why)
 	}
 	return nil
 }
