@@ -45,6 +45,10 @@ $ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
 			if len(args) > 2 {
 				o.Value, o.Given = args[2], true
 			}
+			if cmd.Flags().Changed("digest") && len(o.Digest) < shortDigest {
+				return failure.New(failure.Usage, "--digest %q: give at least %d characters of it", o.Digest, shortDigest).
+					WithHint("laufwerk diff %s", failure.Quote(o.Run))
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
@@ -57,6 +61,9 @@ $ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
 	f.BoolVar(&o.NoResume, "no-resume", false, "record the answer and leave the run as it is")
 	return cmd
 }
+
+// shortDigest is how much of a digest stands for it. An empty one is a mistake in somebody's script.
+const shortDigest = 8
 
 func answer(ctx context.Context, o *Options) error {
 	if err := worker.Outside("answer"); err != nil {

@@ -45,6 +45,11 @@ func logs(ctx context.Context, o *LogsOptions) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if o.Follow {
+		go whileRead(ctx, o.Deps, stop)
+	}
 	err = s.Events(ctx, o.Run, o.Follow, func(ev journal.Event) error {
 		printEvent(o.Deps, ev)
 		if err := o.Deps.UI.Document(ev); err != nil {
@@ -52,10 +57,27 @@ func logs(ctx context.Context, o *LogsOptions) error {
 		}
 		return o.Deps.UI.Closed()
 	})
+	if err == nil && o.Follow && ctx.Err() == nil {
+		if r, err := s.Get(ctx, o.Run); err == nil {
+			o.Deps.UI.Talkf("run %s %s%s\n", r.ID, r.State, because(r.Reason))
+		}
+	}
 	if o.Deps.UI.Gone() {
 		return nil // why nothing could be written any more is told, or not, as for every command
 	}
 	return err
+}
+
+// whileRead calls stop once nobody reads any more: while nothing happens in the run, no write would tell.
+func whileRead(ctx context.Context, d *cli.Deps, stop func()) {
+	for !d.UI.Gone() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	stop()
 }
 
 func printEvent(d *cli.Deps, ev journal.Event) {
