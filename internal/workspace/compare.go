@@ -36,22 +36,22 @@ func kindOf(b, n Entry) ChangeKind {
 	}
 }
 
-func (k *classifier) classify(c Change) Change {
-	c.Why = k.why(c.Path)
-	if c.Why == "" && executable(c.After) && !executable(c.Before) {
-		c.Why = "new executable"
+func (c *classifier) classify(ch Change) Change {
+	ch.Why = c.why(ch.Path)
+	if ch.Why == "" && executable(ch.After) && !executable(ch.Before) {
+		ch.Why = "new executable"
 	}
-	if c.Why == "" && c.After != nil && c.After.Type == File && c.After.Mode&0o6000 != 0 {
-		c.Why = "setuid or setgid"
+	if ch.Why == "" && ch.After != nil && ch.After.Type == File && ch.After.Mode&0o6000 != 0 {
+		ch.Why = "setuid or setgid"
 	}
 	// A link gives what it leads to another name, and so perhaps another meaning.
-	if c.Why == "" && c.After != nil && c.After.Type == Symlink {
-		if why := k.why(strings.TrimLeft(string(c.After.Link), "./")); why != "" {
-			c.Why = "link to: " + why
+	if ch.Why == "" && ch.After != nil && ch.After.Type == Symlink {
+		if why := c.why(strings.TrimLeft(string(ch.After.Link), "./")); why != "" {
+			ch.Why = "link to: " + why
 		}
 	}
-	c.RunsOnHost = c.Why != ""
-	return c
+	ch.RunsOnHost = ch.Why != ""
+	return ch
 }
 
 func executable(e *Entry) bool { return e != nil && e.Type == File && e.Mode&0o111 != 0 }

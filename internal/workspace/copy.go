@@ -282,23 +282,32 @@ func (c *copying) visit(path string, info safefs.Info, err error, jobs chan<- *E
 		c.opened.Nested = append(c.opened.Nested, []byte(path))
 		return c.makeDir(path, info, safefs.SkipDir) // an empty directory, as in a clone without submodules
 	}
-	included := c.ignore.included(path, isDir)
 	if isDir {
-		if info.Mount {
-			c.skip(path, "something is mounted there", false)
+		return c.visitDir(path, info)
+	}
+	return c.visitFile(path, info, jobs)
+}
+
+func (c *copying) visitDir(path string, info safefs.Info) error {
+	if info.Mount {
+		c.skip(path, "something is mounted there", false)
+		return safefs.SkipDir
+	}
+	if c.git != nil && !c.ignore.included(path, true) && c.ignore.ignored(path, true) && !c.needed(path) {
+		if len(c.ignore.include) == 0 {
 			return safefs.SkipDir
 		}
-		if c.git != nil && !included && c.ignore.ignored(path, true) && !c.needed(path) {
-			if len(c.ignore.include) == 0 {
-				return safefs.SkipDir
-			}
-			return nil // made when something below it is included
-		}
-		if c.git == nil || !c.ignore.ignored(path, true) {
-			c.readIgnore(path)
-		}
-		return c.makeDir(path, info, nil)
+		return nil // made when something below it is included
 	}
+	if c.git == nil || !c.ignore.ignored(path, true) {
+		c.readIgnore(path)
+	}
+	return c.makeDir(path, info, nil)
+}
+
+// visitFile copies what is no directory.
+func (c *copying) visitFile(path string, info safefs.Info, jobs chan<- *Entry) error {
+	included := c.ignore.included(path, false)
 	tracked := c.git != nil && c.git.tracked[path]
 	if c.git != nil && !tracked && !c.git.untracked[path] && !included {
 		return nil
@@ -376,7 +385,7 @@ func (c *copying) makeParents(path string) error {
 	if c.git == nil || len(c.ignore.include) == 0 {
 		return nil
 	}
-	for i := 0; i < len(path); i++ {
+	for i := range len(path) {
 		if path[i] != '/' {
 			continue
 		}

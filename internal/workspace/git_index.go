@@ -8,16 +8,28 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// indexWriter encodes git's index, version 2: see gitformat-index(5).
+// indexWriter encodes git's index: see gitformat-index(5). It is of version 2, or 3 where an entry has extended flags.
 type indexWriter struct{ b bytes.Buffer }
 
-func newIndexWriter(entries int) *indexWriter {
+func newIndexWriter(entries []indexEntry) *indexWriter {
 	w := &indexWriter{}
+	version := uint32(2)
+	for _, e := range entries {
+		if e.extended() != 0 {
+			version = 3
+		}
+	}
 	w.b.WriteString("DIRC")
-	w.u32(2)
-	w.u32(uint32(entries))
+	w.u32(version)
+	w.u32(uint32(len(entries)))
 	return w
 }
+
+// extended are the flags that stand in an entry's second 16 bits.
+func (e indexEntry) extended() uint16 { return uint16(e.flags & (intentToAdd | skipWorktree) >> 16) }
+
+// hasExtended says that an entry has them.
+const hasExtended = 1 << 14
 
 func (w *indexWriter) u32(v uint32) { _ = binary.Write(&w.b, binary.BigEndian, v) }
 
@@ -36,7 +48,11 @@ func (w *indexWriter) add(e indexEntry, id []byte, stat safefs.Info) {
 	w.u32(uint32(stat.Size))
 	w.b.Write(id)
 	flags := uint16(e.stage)<<12 | uint16(min(len(e.path), 0xfff))
-	_ = binary.Write(&w.b, binary.BigEndian, flags)
+	if more := e.extended(); more != 0 {
+		_ = binary.Write(&w.b, binary.BigEndian, [2]uint16{flags | hasExtended, more})
+	} else {
+		_ = binary.Write(&w.b, binary.BigEndian, flags)
+	}
 	w.b.WriteString(e.path)
 	// One to eight NULs, so that the entry's length is a multiple of eight.
 	w.b.Write(make([]byte, 8-(w.b.Len()-start)%8))

@@ -48,6 +48,9 @@ func git(ctx context.Context, dir string, read func(io.Reader) error, args ...st
 	return gitWith(ctx, dir, nil, read, args...)
 }
 
+//
+// The repository is the one that was found, with its own directory as the work tree: neither a directory in the shape of a bare
+// repository on the way to it, nor core.worktree, nor core.bare says otherwise.
 func gitWith(ctx context.Context, dir string, input io.Reader, read func(io.Reader) error, args ...string) error {
 	t := process.Tool{
 		Name: "git", Dir: dir, Stdin: input,
@@ -55,6 +58,9 @@ func gitWith(ctx context.Context, dir string, input io.Reader, read func(io.Read
 			"-c", "core.excludesFile=/dev/null", "-c", "safe.directory=*", "--no-pager", "--literal-pathspecs"}, args...),
 		Env: []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
 			"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "LC_ALL=C"},
+	}
+	if top := repositoryOf(dir); top != "" {
+		t.Env = append(t.Env, "GIT_DIR="+filepath.Join(top, ".git"), "GIT_WORK_TREE="+top)
 	}
 	err := process.RunTool(ctx, t, read)
 	var ended *process.ToolError
@@ -114,11 +120,20 @@ func readGitSource(ctx context.Context, source, top string) (*gitSource, error) 
 	if !filepath.IsAbs(exclude) {
 		exclude = filepath.Join(source, exclude)
 	}
-	if dir, err := safefs.OpenRoot(filepath.Dir(exclude)); err == nil {
+	if dir, err := openDir(filepath.Dir(exclude)); err == nil {
 		defer dir.Close()
 		g.exclude, _, _ = dir.ReadFile(filepath.Base(exclude), maxIgnoreFile)
 	}
 	return g, nil
+}
+
+// openDir opens a directory of the source's repository, which may lie behind links: they are its owner's.
+func openDir(path string) (*safefs.Root, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	return safefs.OpenRoot(real)
 }
 
 // each reads NUL-terminated records.

@@ -187,7 +187,7 @@ func (g *ignorer) included(rel string, isDir bool) bool {
 	if len(g.include) == 0 {
 		return false
 	}
-	for i := 0; i < len(rel); i++ {
+	for i := range len(rel) {
 		if rel[i] == '/' {
 			if p := last(g.include, rel[:i], true); p != nil && !p.negated {
 				return true

@@ -89,11 +89,13 @@ func (c *copying) head(ctx context.Context) (h headOf, why string, err error) {
 		}
 		return h, "", nil // no commit yet
 	}
-	parents, err := ask("rev-list", "--parents", "--no-walk", commit)
+	// As it is written: grafts, and where the source itself is shallow, hide parents from git's other commands.
+	text, err := ask("cat-file", "commit", commit)
 	if err != nil {
 		return h, "", err
 	}
-	h.commit, h.parents = commit, strings.Contains(parents, " ")
+	header, _, _ := strings.Cut(text, "\n\n")
+	h.commit, h.parents = commit, strings.Contains(header, "\nparent ")
 	return h, "", nil
 }
 
@@ -114,8 +116,12 @@ type indexStat struct {
 	size                           int64
 }
 
-// intentToAdd marks a path that was only announced: it has no content in the index (git's CE_INTENT_TO_ADD).
-const intentToAdd = 1 << 29
+// Of git's flags of an entry: one that was only announced, and has no content in the index (CE_INTENT_TO_ADD); and one whose
+// file is left out of the work tree, as a sparse checkout does (CE_SKIP_WORKTREE). An index keeps them 16 bits lower.
+const (
+	intentToAdd  = 1 << 29
+	skipWorktree = 1 << 30
+)
 
 // readIndex lists a source's index with what git remembers of the files, in git's own order.
 func readIndex(ctx context.Context, source string) ([]indexEntry, error) {
@@ -262,9 +268,20 @@ func (c *copying) packObjects(ctx context.Context, h headOf, entries []indexEntr
 			return err
 		}
 	}
+	announced := ""
 	for _, e := range entries {
-		if e.mode != 0o160000 && e.flags&intentToAdd == 0 {
+		switch {
+		case e.mode == 0o160000:
+		case e.flags&intentToAdd != 0:
+			announced = e.id // the empty content, of all of them
+		default:
 			ids[e.id] = true
+		}
+	}
+	if announced != "" && !ids[announced] {
+		// git writes it when it announces a path, but does not need it.
+		if git(ctx, c.opened.Source, func(io.Reader) error { return nil }, "cat-file", "-e", announced) == nil {
+			ids[announced] = true
 		}
 	}
 	if len(ids) == 0 {
@@ -282,14 +299,14 @@ func (c *copying) packObjects(ctx context.Context, h headOf, entries []indexEntr
 	}, "pack-objects", "--quiet", "--delta-base-offset", "--missing=error", pack)
 }
 
-// encodeIndex writes an index of version 2 whose entries know the copies of unchanged files, so that nothing is hashed again.
+// encodeIndex writes an index whose entries know the copies of unchanged files, so that nothing is hashed again.
 // See gitformat-index(5).
 func (c *copying) encodeIndex(ctx context.Context, entries []indexEntry) ([]byte, error) {
 	written, err := c.indexTime(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := newIndexWriter(len(entries))
+	w := newIndexWriter(entries)
 	for _, e := range entries {
 		id, err := hex.DecodeString(e.id)
 		if err != nil || len(id) != 20 {
@@ -322,7 +339,7 @@ func (c *copying) indexTime(ctx context.Context) (int64, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(c.opened.Source, name)
 	}
-	dir, err := safefs.OpenRoot(filepath.Dir(name))
+	dir, err := openDir(filepath.Dir(name))
 	if err != nil {
 		return 0, failure.Wrap(err, failure.NotReady, "open the repository of the source")
 	}

@@ -205,26 +205,34 @@ func (s *scan) visit(path string, info safefs.Info, err error, jobs chan<- *Entr
 		e.Type, e.Link, e.Mode = Symlink, target, 0o777
 		s.list(e)
 	case info.Type == safefs.File:
-		e.Type, e.Size, e.MTime, e.CTime, e.Inode = File, info.Size, info.MTimeNS, info.CTimeNS, info.Ino
-		if was != nil && was.Type == File && was.CTime != 0 && was.Size == e.Size && was.MTime == e.MTime && was.CTime == e.CTime && was.Inode == e.Inode {
-			e.SHA256 = was.SHA256
-			s.list(e)
-			break
+		if err := s.file(e, info, was, jobs); err != nil {
+			return err
 		}
-		if was == nil || was.Type != File || was.Size != e.Size {
-			s.changed += min(e.Size, s.bytes+1)
-		}
-		if s.bounded && s.changed > s.bytes { // before reading it: what has no end in size would be read without end
-			return failure.New(failure.LimitExceeded, "the workspace has more than %d changed bytes, %s among them", s.bytes, redact.Line(path)).
-				WithPaths(path).WithHint("laufwerk cleanup RUN --discard-changes")
-		}
-		jobs <- s.list(e)
 	default:
 		s.list(other(e, info.Type.String()))
 	}
 	if len(s.entries) > s.max {
 		return failure.New(failure.LimitExceeded, "%s holds more than %d paths", redact.Line(s.root.Path()), s.max)
 	}
+	return nil
+}
+
+// file lists a regular file, and has it read unless it certainly is as it was.
+func (s *scan) file(e Entry, info safefs.Info, was *Entry, jobs chan<- *Entry) error {
+	e.Type, e.Size, e.MTime, e.CTime, e.Inode = File, info.Size, info.MTimeNS, info.CTimeNS, info.Ino
+	if was != nil && was.Type == File && was.CTime != 0 && was.Size == e.Size && was.MTime == e.MTime && was.CTime == e.CTime && was.Inode == e.Inode {
+		e.SHA256 = was.SHA256
+		s.list(e)
+		return nil
+	}
+	if was == nil || was.Type != File || was.Size != e.Size {
+		s.changed += min(e.Size, s.bytes+1)
+	}
+	if s.bounded && s.changed > s.bytes { // before reading it: what has no end in size would be read without end
+		return failure.New(failure.LimitExceeded, "the workspace has more than %d changed bytes, %s among them", s.bytes, redact.Line(e.Path)).
+			WithPaths(e.Path).WithHint("laufwerk cleanup RUN --discard-changes")
+	}
+	jobs <- s.list(e)
 	return nil
 }
 
@@ -236,7 +244,7 @@ func other(e Entry, what string) Entry {
 // list adds an entry, and before it the ignored directories above it.
 func (s *scan) list(e Entry) *Entry {
 	if len(s.below) > 0 {
-		for i := 0; i < len(e.Path); i++ {
+		for i := range len(e.Path) {
 			if e.Path[i] == '/' {
 				if d, ok := s.below[e.Path[:i]]; ok {
 					delete(s.below, e.Path[:i])

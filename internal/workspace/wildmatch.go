@@ -172,7 +172,7 @@ func class(p string, c byte) (rest string, in bool) {
 	}
 }
 
-func named(name string, c byte) (in, known bool) {
+func named(name string, c byte) (in, known bool) { //nolint:cyclop // a table: one line for each class
 	upper, lower, digit := c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9'
 	graph := c > 0x20 && c < 0x7f
 	switch name {
