@@ -48,8 +48,7 @@ func git(ctx context.Context, dir string, read func(io.Reader) error, args ...st
 	return gitWith(ctx, dir, nil, read, args...)
 }
 
-//
-// The repository is the one that was found, with its own directory as the work tree: neither a directory in the shape of a bare
+// gitWith is git with an input. The repository is the one that was found, with its own directory as the work tree: neither a directory in the shape of a bare
 // repository on the way to it, nor core.worktree, nor core.bare says otherwise.
 func gitWith(ctx context.Context, dir string, input io.Reader, read func(io.Reader) error, args ...string) error {
 	t := process.Tool{
