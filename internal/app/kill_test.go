@@ -138,7 +138,8 @@ func TestSupervisorIsKilledWithoutControlGroup(t *testing.T) {
 				if s.started.Cgroup != "" {
 					t.Fatalf("it has the control group %s", s.started.Cgroup)
 				}
-				code, out, errs := 0, "", ""
+				var code int
+				var out, errs string
 				if both {
 					code, out, errs = w.laufwerk(nil, "resume", w.onlyRun().ID, "--no-input")
 				} else {

@@ -75,7 +75,7 @@ func (s *Service) resumable(ctx context.Context, r Run) ([]providers.Definition,
 	return p.Targets, sameTargets(r, now)
 }
 
-// sameTargets compares the definitions that the run started with with those of the config as it is now.
+// sameTargets compares the definitions that the run started with and those of the config as it is now.
 func sameTargets(r Run, now []providers.Definition) error {
 	byID := map[string]providers.Definition{}
 	for _, d := range now {
@@ -321,7 +321,7 @@ func (s *Service) watch(j *journal.Journal) (<-chan struct{}, func()) {
 			select {
 			case <-t.C:
 			case <-w.Events:
-			case <-w.Errors: // events were lost: all the more reason to look
+			case <-w.Errors: //nolint:errcheck // events were lost: all the more reason to look
 			case <-done:
 				return
 			}

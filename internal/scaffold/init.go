@@ -98,23 +98,8 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 		return made, err
 	}
 	change := &change{root: root, force: o.Force}
-	overlay := map[string][]byte{}
-	for _, f := range list {
-		have := files.Exists(filepath.Join(root, filepath.FromSlash(f.Path)))
-		switch {
-		case f.Path == project.Config, f.Path == Directory+"/"+module+".ts" && there:
-			continue
-		case f.Path == examplePath && have && !o.Force:
-			continue
-		case strings.HasPrefix(f.Path, Directory+"/types/"), f.Path == Directory+"/tsconfig.json":
-			if have && !o.Force {
-				continue
-			}
-		default:
-			overlay[f.Path] = f.Content
-		}
-		change.list = append(change.list, f)
-	}
+	var overlay map[string][]byte
+	change.list, overlay = missing(root, list, o.Force, module, there)
 	if !there {
 		e, ok := addTarget(config, module, o.target())
 		if info, err := files.Lstat(filepath.Join(root, project.Config)); err != nil || !info.Mode().IsRegular() {
@@ -153,6 +138,29 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 		made.Advice = append(made.Advice, ignored(root)...)
 	}
 	return made, nil
+}
+
+// missing are the files that a project lacks, and of these the code, as it would be loaded. Where the target is there, its
+// module stays as it is.
+func missing(root string, list []File, force bool, module string, there bool) (lacks []File, code map[string][]byte) {
+	code = map[string][]byte{}
+	for _, f := range list {
+		have := files.Exists(filepath.Join(root, filepath.FromSlash(f.Path)))
+		switch {
+		case f.Path == project.Config, f.Path == Directory+"/"+module+".ts" && there:
+			continue
+		case f.Path == examplePath && have && !force:
+			continue
+		case strings.HasPrefix(f.Path, Directory+"/types/"), f.Path == Directory+"/tsconfig.json":
+			if have && !force {
+				continue
+			}
+		default:
+			code[f.Path] = f.Content
+		}
+		lacks = append(lacks, f)
+	}
+	return lacks, code
 }
 
 // onlyAdded says whether a project differs from what it was by the new target alone.

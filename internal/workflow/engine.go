@@ -183,7 +183,7 @@ func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
 		}
 	}
 	if e.parent.Err() != nil {
-		return e.stopped(), nil
+		return e.stopped(), nil //nolint:nilerr // the outcome says why
 	}
 	if err := e.release(ctx); err != nil || e.end != nil {
 		return nil, err

@@ -140,7 +140,6 @@ func TestRandomProgramsWithRandomKills(t *testing.T) {
 		stops := rapid.SliceOfN(rapid.Bool(), len(kills), len(kills)).Draw(rt, "stops")
 
 		w := newWorld(t)
-		out, err := workflow.Outcome{}, error(nil)
 		for life := 0; ; life++ {
 			if life > 200 {
 				rt.Fatalf("it never ends: %q", w.types())
@@ -155,7 +154,7 @@ func TestRandomProgramsWithRandomKills(t *testing.T) {
 			if life < len(kills) && stops[life] {
 				stopAfter(w, k, kills[life])
 			}
-			out, err = k.run(context.Background())
+			out, err := k.run(context.Background())
 			w.kills = 0
 			w.notAgain(rt, before)
 			switch {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/protocol"
@@ -15,28 +16,14 @@ var _ session.Operation = (*Op)(nil)
 
 // sessionHandlers binds the operations on sessions to the manager.
 func sessionHandlers(m *session.Manager) map[string]Handler {
+	h := lifeHandlers(m)
+	maps.Copy(h, workHandlers(m))
+	return h
+}
+
+// workHandlers are what is done in a session that is open, and on the host.
+func workHandlers(m *session.Manager) map[string]Handler {
 	return map[string]Handler{
-		protocol.OpSessionOpen: {
-			Do: func(ctx context.Context, op *Op) (any, any, error) {
-				var a session.OpenArgs
-				if err := json.Unmarshal(op.Call.Args, &a); err != nil {
-					return nil, nil, err
-				}
-				o, err := m.Open(ctx, op.Call.Key, a)
-				return map[string]string{"key": op.Call.Key}, o, err
-			},
-			Recall: func(call protocol.Call, c Completion) error {
-				var o session.Opened
-				if c.Error != nil {
-					return nil
-				}
-				if err := json.Unmarshal(c.Meta, &o); err != nil {
-					return failure.Wrap(err, failure.JournalInvalid, "read how a session was opened")
-				}
-				return recallOpen(m, call, o)
-			},
-			Private: withoutValues,
-		},
 		protocol.OpSessionAsk: {
 			Do: func(ctx context.Context, op *Op) (any, any, error) {
 				var a session.AskArgs
@@ -88,6 +75,33 @@ func sessionHandlers(m *session.Manager) map[string]Handler {
 					return nil, nil, err
 				}
 				return nil, nil, m.WriteFile(ctx, op.Call.Scope, a.Path, a.Base64, op)
+			},
+			Private: withoutValues,
+		},
+	}
+}
+
+// lifeHandlers open sessions and close them.
+func lifeHandlers(m *session.Manager) map[string]Handler {
+	return map[string]Handler{
+		protocol.OpSessionOpen: {
+			Do: func(ctx context.Context, op *Op) (any, any, error) {
+				var a session.OpenArgs
+				if err := json.Unmarshal(op.Call.Args, &a); err != nil {
+					return nil, nil, err
+				}
+				o, err := m.Open(ctx, op.Call.Key, a)
+				return map[string]string{"key": op.Call.Key}, o, err
+			},
+			Recall: func(call protocol.Call, c Completion) error {
+				var o session.Opened
+				if c.Error != nil {
+					return nil
+				}
+				if err := json.Unmarshal(c.Meta, &o); err != nil {
+					return failure.Wrap(err, failure.JournalInvalid, "read how a session was opened")
+				}
+				return recallOpen(m, call, o)
 			},
 			Private: withoutValues,
 		},

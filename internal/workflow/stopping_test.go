@@ -117,7 +117,7 @@ func TestWhatTheMachineLacksSuspendsTheRun(t *testing.T) {
 		k := w.worker(p)
 		k.handlers["test.x"] = workflow.Handler{Do: func(context.Context, *workflow.Op) (any, any, error) { return nil, nil, c.err }}
 		out := k.leaves(workflow.Interrupted)
-		if !errors.Is(out.Err, c.err) && out.Err != c.err || failure.KindOf(out.Err) != c.kind {
+		if !errors.Is(out.Err, c.err) || failure.KindOf(out.Err) != c.kind {
 			t.Errorf("%v: left with %v (%s)", c.err, out.Err, failure.KindOf(out.Err))
 		}
 		if len(w.types()) != 0 || len(k.ended) != 0 {

@@ -49,11 +49,10 @@ func newWorld(t testing.TB) *world {
 
 // inbox is the messages in memory.
 type inbox struct {
-	mu       sync.Mutex
-	messages []journal.Message
-	changed  chan struct{}
-	dir      *journal.Journal
-	fails    error
+	mu      sync.Mutex
+	changed chan struct{}
+	dir     *journal.Journal
+	fails   error
 }
 
 // log appends to the world's journal, until the worker is killed.
@@ -157,7 +156,7 @@ func (w *world) do(ctx context.Context, op *workflow.Op) (any, any, error) {
 	}
 	w.mu.Lock()
 	w.effects[op.ID]++
-	var got any = a.Value
+	got := a.Value
 	if a.Fail != "" && (a.Times == 0 || w.effects[op.ID] <= a.Times) {
 		got = failure.New(failure.Kind(a.Fail), "%s fails", op.ID)
 	}

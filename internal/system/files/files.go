@@ -102,7 +102,7 @@ func WriteJSON(path string, v any) error {
 // Create makes a file that must not be there yet, whole or not at all; it fails with fs.ErrExist where there is one.
 func Create(path string, data []byte) error {
 	return write(path, data, func(tmp string) error {
-		defer os.Remove(tmp)
+		defer func() { _ = os.Remove(tmp) }()
 		return os.Link(tmp, path)
 	})
 }

@@ -50,7 +50,10 @@ func waitLock(ctx context.Context, f *os.File, mode Mode, wait time.Duration) (b
 		}
 	}()
 	giveUp := func() {
-		go func() { <-got; _ = f.Close() }()
+		go func() {
+			<-got //nolint:errcheck // had or not, it is given back
+			_ = f.Close()
+		}()
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -7,7 +7,7 @@ import (
 )
 
 // SkipDir, returned for a directory, leaves out what is in it.
-var SkipDir = fs.SkipDir
+var SkipDir = fs.SkipDir //nolint:gochecknoglobals // the very value: callers compare with it
 
 // Walk calls fn for every path below the root, in the order of the paths' bytes ("a", "a.b", "a/b"), with a bounded number
 // of open directories however deep the tree is. A mounted directory is told (Info.Mount) and not entered. A directory that
