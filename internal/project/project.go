@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
-	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -48,7 +47,7 @@ func Find(dir, explicit, home string) (string, error) {
 		}
 		if !projectfs.IsFile(filepath.Join(root, Config)) {
 			return "", failure.New(failure.ProjectNotFound, "%s is not a project: there is no %s in it", explicit, Config).
-				WithHint("cd %s && laufwerk init --execution local", quoted(explicit))
+				WithHint("cd %s && laufwerk init --execution local", failure.Quote(explicit))
 		}
 		return root, trusted(root, home)
 	}
@@ -80,7 +79,7 @@ func check(root string, paths ...string) error {
 		at := filepath.Join(root, filepath.FromSlash(p))
 		if why := projectfs.Untrusted(at); why != "" {
 			return failure.New(failure.ProjectInvalid, "%s is refused, since its code would run as you: %s", at, why).
-				WithPaths(at).WithHint("ls -ld %s; chmod go-w or chown what is yours", quoted(at))
+				WithPaths(at).WithHint("ls -ld %s\nchmod go-w %s", failure.Quote(at), failure.Quote(at))
 		}
 	}
 	return nil
@@ -90,7 +89,7 @@ func check(root string, paths ...string) error {
 func Load(ctx context.Context, runner *script.Runner, root string) (*Project, error) {
 	if !projectfs.IsFile(filepath.Join(root, Config)) {
 		return nil, failure.New(failure.ProjectNotFound, "%s is not a project any more: there is no %s in it", root, Config).
-			WithPaths(root).WithHint("ls -la %s", quoted(root))
+			WithPaths(root).WithHint("ls -la %s", failure.Quote(root))
 	}
 	if err := check(root, "", Dir, Config); err != nil {
 		return nil, err
@@ -130,7 +129,7 @@ func hinted(err error, root, file string) error {
 	if f == nil || f.Kind != failure.ProjectInvalid || f.Hint != "" {
 		return err
 	}
-	f.Hint = "${EDITOR:-vi} " + quoted(filepath.Join(root, filepath.FromSlash(file)))
+	f.Hint = "${EDITOR:-vi} " + failure.Quote(filepath.Join(root, filepath.FromSlash(file)))
 	if failure.Is(f.Err, failure.LimitExceeded) {
 		f.Hint += "\nlaufwerk help environment" // names the settings
 	}
@@ -143,13 +142,4 @@ func Validate(value json.RawMessage) (json.RawMessage, error) {
 		return nil, err
 	}
 	return value, nil
-}
-
-func quoted(path string) string {
-	if path != "" && !strings.ContainsFunc(path, func(r rune) bool {
-		return !strings.ContainsRune("/._-+,:@%=", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -75,11 +75,11 @@ func Describe(ctx context.Context, runner *script.Runner, root, wanted string) (
 	}
 	if json.Unmarshal(value, &w) != nil || w.Name == "" {
 		return nil, failure.New(failure.ProjectInvalid, "%s: the export `workflow` is not a workflow: make it with defineWorkflow", file).
-			WithPaths(file).WithHint("${EDITOR:-vi} %s", quoted(filepath.Join(root, filepath.FromSlash(file))))
+			WithPaths(file).WithHint("${EDITOR:-vi} %s", failure.Quote(filepath.Join(root, filepath.FromSlash(file))))
 	}
 	if w.Name != wanted {
 		return nil, failure.New(failure.ProjectInvalid, "%s: its `name` is %q, but its folder is %q: a workflow has the name of its folder", file, w.Name, wanted).
-			WithPaths(file).WithHint("${EDITOR:-vi} %s", quoted(filepath.Join(root, filepath.FromSlash(file))))
+			WithPaths(file).WithHint("${EDITOR:-vi} %s", failure.Quote(filepath.Join(root, filepath.FromSlash(file))))
 	}
 	bundle.Output = w.Output
 	return &Workflow{Name: w.Name, Input: w.Input, Output: w.Output, Bundle: bundle, File: file}, nil

@@ -80,8 +80,8 @@ func checkDir(dir string, tighten bool) error {
 		return homeError(dir, err)
 	}
 	if !st.IsDir() {
-		return failure.New(failure.HomeInvalid, "%s is not a directory: a %s is in its place", dir, typeName(st.Mode())).
-			WithHint("move it away: mv %s %s", quote(dir), quote(dir+".other")).WithPaths(dir)
+		return failure.New(failure.HomeInvalid, "%s is not a directory: a %s is in its place; move that away", dir, typeName(st.Mode())).
+			WithHint("mv %s %s", failure.Quote(dir), failure.Quote(dir+".other")).WithPaths(dir)
 	}
 	if err := checkOwner(dir, st); err != nil {
 		return err
@@ -101,7 +101,7 @@ func checkOwner(path string, st fs.FileInfo) error {
 	}
 	if st.Mode().Perm()&0o022 != 0 {
 		return failure.New(failure.HomeInvalid, "%s can be written by others (mode %04o): they could change what laufwerk trusts", path, st.Mode().Perm()).
-			WithHint("chmod go-rwx %s", quote(path)).WithPaths(path)
+			WithHint("chmod go-rwx %s", failure.Quote(path)).WithPaths(path)
 	}
 	return nil
 }
@@ -112,10 +112,10 @@ func homeError(path string, err error) error {
 	e.Err = err
 	switch {
 	case files.NoSpace(err):
-		e.Message = "the file system of " + path + " is full"
-		e.Hint = "free some space there, then repeat the command"
+		e.Message = "the file system of " + path + " is full; free some space there, and repeat the command"
+		e.Hint = "df -h " + failure.Quote(filepath.Dir(path))
 	case files.NotWritable(err):
-		e.Hint = "make it accessible to you (chmod u+rwX " + quote(path) + "), or export LAUFWERK_HOME=/path/to/a/private/directory"
+		e.Hint = "chmod u+rwX " + failure.Quote(path) + "\nexport LAUFWERK_HOME=/path/to/a/private/directory"
 	default:
 		e.Hint = "export LAUFWERK_HOME=/path/to/a/private/directory"
 	}
@@ -139,13 +139,6 @@ func typeName(m fs.FileMode) string {
 	}
 }
 
-// quote makes a path safe to paste into a shell.
-func quote(path string) string {
-	if path != "" && strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%") == "" {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-}
 
 // Dir is the home itself, absolute and with links resolved.
 func (h *Home) Dir() string { return h.dir }

@@ -242,8 +242,8 @@ func (s *Store) openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 	case err == nil:
 		return db, nil
 	case errors.Is(err, berrors.ErrTimeout):
-		return nil, failure.New(failure.LockHeld, "%s is locked by another program, which bypasses laufwerk", path).
-			WithHint("end that program (fuser %s names it), then repeat the command", quote(path)).WithPaths(path)
+		return nil, failure.New(failure.LockHeld, "%s is locked by another program, which bypasses laufwerk: end that program", path).
+			WithHint("fuser -v %s", failure.Quote(path)).WithPaths(path)
 	case errors.As(err, new(*fault)):
 		return nil, s.invalid("%v", err)
 	default:
@@ -327,8 +327,8 @@ func (s *Store) writeError(err error) error { return homeError(s.home.StateFile(
 
 // invalid refuses the store: what is wrong, and what can be done.
 func (s *Store) invalid(why string, args ...any) *failure.Error {
-	return failure.New(failure.StoreInvalid, "the store %s cannot be used: %s. Nothing was changed, and it is not made anew: it knows what laufwerk has allocated",
+	return failure.New(failure.StoreInvalid, "the store %s cannot be used: %s. Nothing was changed, and it is not made anew: it knows what laufwerk has allocated. Put a good copy in its place, or start afresh beside it",
 		s.home.StateFile(), strings.TrimSuffix(fmt.Sprintf(why, args...), ".")).
-		WithHint("put a good copy of %s in its place, or start afresh beside it with export LAUFWERK_HOME=/path/to/another/directory (laufwerk help recovery)", quote(s.home.StateFile())).
+		WithHint("laufwerk help recovery\nexport LAUFWERK_HOME=/path/to/another/directory").
 		WithPaths(s.home.StateFile())
 }

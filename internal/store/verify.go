@@ -109,8 +109,8 @@ func (s *Store) checkFormat(w *walker) (string, error) {
 	case !ok:
 		return "", s.invalid("it is not a store of laufwerk's: its format is %q", f.Format)
 	case major > formatMajor:
-		return "", failure.New(failure.StoreNewer, "the store %s was written by a newer laufwerk: its format is %q, this version knows %q", s.home.StateFile(), f.Format, formatName).
-			WithHint("use the newer laufwerk (laufwerk version shows this one), or export LAUFWERK_HOME=/path/to/another/directory").WithPaths(s.home.StateFile())
+		return "", failure.New(failure.StoreNewer, "the store %s was written by a newer laufwerk: its format is %q, this version knows %q. Use the newer one", s.home.StateFile(), f.Format, formatName).
+			WithHint("laufwerk version\nexport LAUFWERK_HOME=/path/to/another/directory").WithPaths(s.home.StateFile())
 	case major < formatMajor:
 		return "", s.invalid("its format %q is too old for this version", f.Format)
 	case w.bad != nil:
