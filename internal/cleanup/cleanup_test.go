@@ -345,9 +345,16 @@ func TestAll(t *testing.T) {
 		}
 	}
 
-	// A run that cannot be cancelled, because this build cannot reach its session, is no reason to leave the others.
+	// A run that cannot be looked into is no reason to leave the others.
+	broken := filepath.Join(w.s.Dir("r4-strange"), "writebacks", "x")
+	if err := os.MkdirAll(broken, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(broken, "plan.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	rep, err = w.clean(cleanup.Request{All: true, Cancel: true})
-	if !failure.Is(err, failure.Unsupported) || w.there(waiting) || w.state(strange) != claims.Allocated {
+	if !failure.Is(err, failure.StoreInvalid) || w.there(waiting) || w.state(strange) != claims.Allocated {
 		t.Errorf("%v, %s", err, told(rep))
 	}
 	if got, want := told(rep), "released workspace, skipped r3-half, skipped r4-strange"; got != want {
