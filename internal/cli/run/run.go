@@ -103,7 +103,6 @@ func run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	defer caught.Release()
 	o.Deps.UI.Talkf("run %s of %s\n", o.Deps.UI.Err.Bold(st.Run.ID), w.Name)
 	if o.Detach {
 		caught.Release()

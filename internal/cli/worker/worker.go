@@ -5,6 +5,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,7 +45,8 @@ type Document struct {
 	Kept     []runs.Kept        `json:"kept,omitempty"`
 }
 
-// Caught are the signals that have come since Catch. Release gives them back to the system.
+// Caught are the signals that have come since Catch. Release gives them back to the system. Work never does: what it has to
+// say at its end is said also to whoever is in a hurry.
 type Caught struct {
 	ch      <-chan syscall.Signal
 	Release func()
@@ -81,7 +83,6 @@ func Work(ctx context.Context, d *cli.Deps, s *runs.Service, st runs.Started, o 
 	if o.Signals == nil {
 		o.Signals = Catch(ctx)
 	}
-	defer o.Signals.Release()
 	h := runs.Hooks{NoExchange: o.NoExchange, Ask: o.Ask}
 	if h.Ask == nil && d.Interactive() {
 		h.Ask = newTerminal(d, s, st.Run.ID).ask
@@ -103,6 +104,7 @@ func Work(ctx context.Context, d *cli.Deps, s *runs.Service, st runs.Started, o 
 	}
 	go sig.watch(o.Signals.ch)
 	res, err := s.Work(work, st, h)
+	sig.over.Store(true)
 	follow.stop()
 	if err != nil {
 		return cli.Fail(advised(err, wayOn(err, st.Run.ID)), Document{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
@@ -190,13 +192,19 @@ type signals struct {
 	run   runs.Run
 	first chan syscall.Signal
 	clear func() // what is drawn on the terminal
+	over  atomic.Bool
 }
+
+// sayingTime is what is left for telling how the run was left, once a signal comes and nothing else is to be done.
+const sayingTime = time.Second
 
 func (s *signals) watch(ch <-chan syscall.Signal) {
 	n := 0
 	for sig := range ch {
 		n++
 		switch {
+		case s.over.Load():
+			time.AfterFunc(sayingTime, func() { system.Exit(128 + int(sig)) })
 		case sig == syscall.SIGHUP:
 			n = 0
 			s.note(sig)
