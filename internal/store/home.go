@@ -139,7 +139,6 @@ func typeName(m fs.FileMode) string {
 	}
 }
 
-
 // Dir is the home itself, absolute and with links resolved.
 func (h *Home) Dir() string { return h.dir }
 
