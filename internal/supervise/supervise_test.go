@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -290,6 +291,8 @@ func TestTheCommandHasItsEnvironmentAndNothingElse(t *testing.T) {
 			t.Errorf("%q is in\n%s", bad, got)
 		}
 	}
+	// 32 and 33 are the C library's own signals: what started the tests may ignore them, and no program of ours can tell.
+	got = regexp.MustCompile(`SigIgn:\t0000000[01][08]0000000`).ReplaceAllString(got, "SigIgn:\t0000000000000000")
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	pid := lines[len(lines)-1]
 	for _, want := range []string{"\nA=2\n", "\n" + MarkVariable + "=" + spec.Mark + "\n", "\nSigIgn:\t0000000000000000\n" + pid + " " + pid + "\n"} {
