@@ -102,6 +102,7 @@ func operations(records []journal.Record) []Operation {
 		switch r.Type {
 		case journal.Started:
 			o.Attempts = r.Attempt
+			o.State, o.Error, o.EndedAt = OpOpen, "", time.Time{} // also one that was cancelled and is made anew
 			if o.StartedAt.IsZero() {
 				o.StartedAt = r.At
 			}

@@ -63,13 +63,14 @@ func (s *Service) sleeping(records []journal.Record) (ended, others int) {
 		wake  int64
 	}
 	ops := map[string]open{}
+	sleeps := map[string]bool{}
 	for _, rec := range records {
+		if rec.Call != nil {
+			sleeps[rec.Op] = rec.Call.Op == protocol.OpClockSleep
+		}
 		switch rec.Type {
 		case journal.Started:
-			o := ops[rec.Op]
-			if rec.Call != nil {
-				o.sleep = rec.Call.Op == protocol.OpClockSleep
-			}
+			o := open{sleep: sleeps[rec.Op]}
 			var at struct {
 				Wake int64 `json:"wake"`
 			}

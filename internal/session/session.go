@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -153,7 +154,10 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 	}
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	claim := claims.ID(m.Run, "session:"+key)
+	claim, err := m.claimFor(ctx, key)
+	if err != nil {
+		return Opened{}, err
+	}
 	if !ws.Direct {
 		mode := claims.Exclusive
 		if a.Access == ReadOnly {
@@ -169,6 +173,37 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 	o := Opened{Key: key, Workspace: ws.ID, Access: a.Access, Claim: claim}
 	m.remember(o, a.Agent, ws)
 	return o, nil
+}
+
+// claimFor is the id of a session's claim. One that was made and ended has used its id up: a session that is opened after
+// that again belongs to an operation that was cancelled because of something that is now tried once more.
+func (m *Manager) claimFor(ctx context.Context, key string) (string, error) {
+	for n := 1; ; n++ {
+		name := "session:" + key
+		if n > 1 {
+			name += "\x00" + strconv.Itoa(n)
+		}
+		c, ok, err := m.Driver.ByOperation(ctx, m.Run, name)
+		if err != nil || !ok || c.State != claims.Released || c.AllocatedAt.IsZero() {
+			return claims.ID(m.Run, name), err
+		}
+	}
+}
+
+// Forget ends what an earlier worker may have left of a session of which nothing is journaled, and which nobody wants now.
+func (m *Manager) Forget(ctx context.Context, key string) error {
+	claim, err := m.claimFor(ctx, key)
+	if err != nil {
+		return err
+	}
+	if _, err := m.Driver.Get(ctx, claim); err == nil {
+		if _, err := m.Driver.Release(ctx, claim); err != nil {
+			return err
+		}
+	} else if !failure.Is(err, failure.NotFound) {
+		return err
+	}
+	return m.Driver.DropHolds(ctx, claim)
 }
 
 func notReady(def providers.Definition, missing []failure.Condition) error {

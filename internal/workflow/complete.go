@@ -98,7 +98,7 @@ func encode(value any) (json.RawMessage, error) {
 func (e *Engine) ending(op *Op, err error) error {
 	early := errors.Is(err, session.ErrCancelled)
 	if e.cancelled(op) {
-		early = early || errors.Is(err, context.Canceled) || failure.Is(err, failure.Interrupted) || suspends(err)
+		early = early || errors.Is(err, context.Canceled) || failure.Is(err, failure.Interrupted)
 	}
 	if early {
 		return failure.New(failure.Cancelled, "%s was cancelled", op.ID)

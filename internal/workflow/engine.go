@@ -265,11 +265,18 @@ func (e *Engine) launch(op *Op) {
 	}
 	e.wg.Go(func() {
 		defer cancel(nil)
+		h, ok := e.Handlers[op.Call.Op]
 		if cancelled && !op.begun() {
-			e.post(event{op: op, ended: true, err: session.ErrCancelled})
+			var err error
+			if h.Forget != nil {
+				err = h.Forget(context.WithoutCancel(ctx), op)
+			}
+			if err == nil {
+				err = session.ErrCancelled
+			}
+			e.post(event{op: op, ended: true, err: err})
 			return
 		}
-		h, ok := e.Handlers[op.Call.Op]
 		if !ok {
 			e.post(event{op: op, ended: true, err: failure.New(failure.Unsupported, "%s is not part of this version of laufwerk", op.Call.Op)})
 			return
@@ -323,7 +330,7 @@ func (e *Engine) leftOpen(ev event) *Outcome {
 	case leaves(ev.err):
 		e.stop(ev.err)
 		return e.stopped()
-	case !suspends(ev.err), e.cancelled(ev.op) && !ev.op.begun():
+	case !suspends(ev.err):
 		return nil
 	}
 	err := ev.err
@@ -381,7 +388,7 @@ func (e *Engine) allWaiting() []Waiting {
 	}
 	var out []Waiting
 	for op := range e.live {
-		if op.waiting == nil || e.given[op.waiting.Key] != "" {
+		if op.waiting == nil || e.given[op.waiting.Key] != "" || e.cancelled(op) {
 			return nil
 		}
 		out = append(out, *op.waiting)

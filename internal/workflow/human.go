@@ -210,17 +210,21 @@ func QuestionID(key string) string {
 // OpenQuestions are the questions in a journal that were asked and not answered.
 func OpenQuestions(records []journal.Record) []Waiting {
 	var order []string
+	calls := map[string]*protocol.Call{} // a question that was cancelled may be asked again
 	open := map[string]Waiting{}
 	for _, r := range records {
-		switch {
-		case r.Type == journal.Started && r.Call != nil && r.Call.Op == protocol.OpHuman:
+		if r.Call != nil {
+			calls[r.Op] = r.Call
+		}
+		switch call := calls[r.Op]; {
+		case r.Type == journal.Started && call != nil && call.Op == protocol.OpHuman:
 			var a humanArgs
 			var asked Asked
-			if json.Unmarshal(r.Call.Args, &a) != nil || json.Unmarshal(r.Data, &asked) != nil {
+			if json.Unmarshal(call.Args, &a) != nil || json.Unmarshal(r.Data, &asked) != nil {
 				continue
 			}
 			order = append(order, r.Op)
-			open[r.Op] = a.waiting(r.Call.Key, asked)
+			open[r.Op] = a.waiting(call.Key, asked)
 		case r.Type == journal.Completed:
 			delete(open, r.Op)
 		case r.Type == journal.End:
@@ -231,6 +235,7 @@ func OpenQuestions(records []journal.Record) []Waiting {
 	for _, id := range order {
 		if q, ok := open[id]; ok {
 			out = append(out, q)
+			delete(open, id)
 		}
 	}
 	return out

@@ -18,6 +18,9 @@ type Handler struct {
 	Do func(ctx context.Context, op *Op) (value, meta any, err error)
 	// Recall tells of a completion that is in the journal, in recorded order, before anything new is done. It may be nil.
 	Recall func(call protocol.Call, c Completion) error
+	// Forget ends what an earlier worker may have left of an operation that is cancelled before anything of it was journaled.
+	// It may be nil.
+	Forget func(ctx context.Context, op *Op) error
 	// Private returns the arguments as they may be journaled: without secrets. It may be nil.
 	Private func(args json.RawMessage) (json.RawMessage, error)
 }

@@ -63,7 +63,7 @@ func NewOperations(c OperationsConfig) *Operations {
 // Handlers is the table of operations. What is not in it is not part of this version.
 func (o *Operations) Handlers() map[string]Handler {
 	h := sessionHandlers(o.sessions)
-	h[protocol.OpWorkspaceOpen] = Handler{Do: o.workspaces.open, Recall: o.workspaces.recallOpen, Private: withoutDefinition}
+	h[protocol.OpWorkspaceOpen] = Handler{Do: o.workspaces.open, Recall: o.workspaces.recallOpen, Forget: o.workspaces.forget, Private: withoutDefinition}
 	h[protocol.OpWorkspaceDiff] = Handler{Do: o.workspaces.diff}
 	h[protocol.OpWorkspaceWriteBack] = Handler{Do: o.workspaces.writeBack}
 	h[protocol.OpHuman] = Handler{Do: o.humans.do, Recall: o.humans.recall}

@@ -211,6 +211,29 @@ func TestWhatAnswersAQuestion(t *testing.T) {
 	}
 }
 
+// A question that was cancelled together with a write-back that is tried again is asked again, and can be answered.
+func TestAQuestionThatIsAskedAgain(t *testing.T) {
+	w := newWorld(t)
+	p := func(s *strand) (any, error) {
+		return s.all(confirm("q"), func(s *strand) (any, error) {
+			return s.do(protocol.OpWorkspaceWriteBack, "w", doArgs{Value: "W", Fail: "write_back_conflict", Times: 1, Wait: "w"})
+		})
+	}
+	first := w.worker(p).start()
+	go func() { first.told("question", "Really?"); w.open("w") }()
+	first.leaves(workflow.Interrupted)
+	if open := workflow.OpenQuestions(w.records); len(open) != 0 {
+		t.Fatalf("%+v", open)
+	}
+	w.worker(p).leaves(workflow.Waits)
+	open := workflow.OpenQuestions(w.records)
+	if len(open) != 1 || open[0].Key != "q" || open[0].Title != "Really?" {
+		t.Fatalf("%+v", open)
+	}
+	w.answer("q", "true", "")
+	wantValue(t, w.worker(p).leaves(workflow.Succeeded), `[true,"W"]`)
+}
+
 // A cancellation reaches an operation that is under way, one that waits for a person, and a worker that comes only later.
 func TestCancelByMessage(t *testing.T) {
 	p := func(s *strand) (any, error) {

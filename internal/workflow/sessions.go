@@ -103,6 +103,7 @@ func lifeHandlers(m *session.Manager) map[string]Handler {
 				}
 				return recallOpen(m, call, o)
 			},
+			Forget:  func(ctx context.Context, op *Op) error { return m.Forget(ctx, op.Call.Key) },
 			Private: withoutValues,
 		},
 		protocol.OpSessionClose: {
@@ -131,6 +132,7 @@ func lifeHandlers(m *session.Manager) map[string]Handler {
 				}
 				return nil
 			},
+			Forget:  func(ctx context.Context, op *Op) error { return m.Forget(ctx, op.Call.Key) },
 			Private: withoutValues,
 		},
 	}
@@ -200,7 +202,7 @@ type answered struct {
 
 // stays says whether the operation stays open for the next worker.
 func stays(err error) bool {
-	return err != nil && (failure.Is(err, failure.NotReady) || leaves(err))
+	return err != nil && (suspends(err) || leaves(err))
 }
 
 func unpack[V any](value V, t session.Turned, err error) (any, any, error) { return value, t, err }

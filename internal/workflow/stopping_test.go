@@ -150,6 +150,43 @@ func TestAJournalThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// An operation that is cancelled before anything of it was journaled is not executed; what an earlier worker may have left of
+// it is ended first, and where that cannot be done now the run waits for it.
+func TestWhatIsCancelledBeforeItBeganIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	p := func(s *strand) (any, error) {
+		_, err := s.all(
+			func(s *strand) (any, error) { return s.do("test.do", "fails", doArgs{Fail: "agent_failed"}) },
+			func(s *strand) (any, error) { return s.do("test.claims", "c", nil) },
+		)
+		return err.Error(), nil
+	}
+	fails := error(nil)
+	claims := func(k *worker) *worker {
+		k.handlers["test.claims"] = workflow.Handler{
+			Do: func(ctx context.Context, _ *workflow.Op) (any, any, error) {
+				w.note("claims")
+				<-ctx.Done()
+				return nil, nil, context.Cause(ctx)
+			},
+			Forget: func(_ context.Context, op *workflow.Op) error { w.note("forgets %s", op.ID); return fails },
+		}
+		return k
+	}
+	w.kills = 3 // the failure is recorded, and that the sibling was cancelled is not
+	if _, err := claims(w.worker(p)).run(t.Context()); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	w.kills, w.log = 0, nil
+	fails = failure.New(failure.LockHeld, "locked")
+	claims(w.worker(p)).leaves(workflow.Interrupted)
+	fails = nil
+	wantValue(t, claims(w.worker(p)).leaves(workflow.Succeeded), `"test.do:fails fails"`)
+	if !slices.Equal(w.log, []string{"forgets test.claims:c", "forgets test.claims:c"}) {
+		t.Errorf("%q", w.log)
+	}
+}
+
 // Values that have no JSON form, or one with bytes that are no text, do not stop the engine.
 func TestOddValues(t *testing.T) {
 	w := newWorld(t)

@@ -96,6 +96,16 @@ func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
 	return map[string]string{"id": o.ID, "mode": o.Mode}, o, nil
 }
 
+// forget ends what is left of a workspace that was not made whole, or of which nobody knows.
+func (w *workspaces) forget(ctx context.Context, op *Op) error {
+	c, ok, err := w.c.Driver.ByOperation(ctx, w.c.Run, op.ID)
+	if err != nil || !ok {
+		return err
+	}
+	_, err = w.c.Driver.Release(ctx, c.ID)
+	return err
+}
+
 // allocate makes the workspace's directory, with the copy in it, as a claim. A direct workspace also holds its source, which
 // then belongs to this run alone.
 func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, include []string) error {
