@@ -103,7 +103,7 @@ func fenceDir(ctx context.Context, dir string) Fenced {
 		}
 		if v.Started != nil && !signalled {
 			signalled = true
-			if err := terminate(v.Started.Supervisor); err != nil {
+			if err := terminate(v.Started.Supervisor, dir); err != nil {
 				return unsure(HowSubreaper, "the supervisor holds its lock but cannot be signalled: %v", err)
 			}
 		}
@@ -111,7 +111,7 @@ func fenceDir(ctx context.Context, dir string) Fenced {
 		case <-ctx.Done():
 			return stuck(v)
 		case <-half.C:
-			if v.Started != nil && v.Started.Cgroup != "" { // it does not answer, and it is not needed
+			if v.Started != nil && v.Started.Cgroup != "" && supervises(v.Started.Supervisor, dir) { // it does not answer, and it is not needed
 				_ = process.Signal(v.Started.Supervisor, syscall.SIGKILL)
 			}
 		case <-time.After(wait):
@@ -231,12 +231,26 @@ func Remains(session string) (found []string, err error) {
 	return found, nil
 }
 
+// supervises says whether a live process is the supervisor of dir, and not one of somebody else's that a record names: the
+// record lies where an agent may write.
+func supervises(id process.Identity, dir string) bool {
+	args := process.Arguments(id.PID)
+	return len(args) == 3 && args[1] == Argument && tail(args[2]) == tail(dir) && process.Look(id) == process.Alive
+}
+
+// tail is what tells operations' directories apart: the session, and the operation within it. What is above may be spelt in
+// another way, through a link.
+func tail(dir string) string {
+	up := filepath.Dir(dir)
+	return filepath.Join(filepath.Base(filepath.Dir(up)), filepath.Base(up), filepath.Base(dir))
+}
+
 // terminate asks a supervisor to end everything, also one that something has stopped.
-func terminate(id process.Identity) error {
-	switch process.Look(id) {
-	case process.Elsewhere:
+func terminate(id process.Identity, dir string) error {
+	switch live := process.Look(id); {
+	case live == process.Elsewhere:
 		return errors.New("it is in another PID namespace")
-	case process.Alive:
+	case live == process.Alive && supervises(id, dir):
 		err := process.Signal(id, syscall.SIGTERM)
 		if err == nil {
 			err = process.Signal(id, syscall.SIGCONT)

@@ -126,7 +126,7 @@ func (l LocalLauncher) Interrupt(_ context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if !v.Held || v.Started == nil {
+	if !v.Held || v.Started == nil || !supervises(v.Started.Supervisor, dir) {
 		return process.ErrGone
 	}
 	return process.Signal(v.Started.Supervisor, syscall.SIGINT)
