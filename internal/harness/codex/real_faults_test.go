@@ -16,7 +16,7 @@ import (
 // quick are settings that a user may make, so that Codex's own retries end soon.
 func quick() map[string]any {
 	return map[string]any{"config": map[string]any{
-		"model_providers.loop.request_max_retries": 1, "model_providers.loop.stream_max_retries": 1, "model_providers.loop.stream_idle_timeout_ms": 500,
+		"model_providers.loop.request_max_retries": 1, "model_providers.loop.stream_max_retries": 1, "model_providers.loop.stream_idle_timeout_ms": 4000,
 	}}
 }
 
