@@ -94,6 +94,7 @@ type Engine struct {
 	over    bool              // the end is journaled: nothing may follow it
 	answers map[string]chan journal.Message
 	seen    map[string]bool   // messages that were handed on
+	ready   []event           // of instant operations, to be taken in order
 	look    bool              // something may be new in the inbox
 	given   map[string]string // the message with the answer that is on its way to a question
 	amu     sync.Mutex
@@ -199,6 +200,19 @@ func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
 	case waiting != nil && !e.Stay && e.cancel == nil:
 		return &Outcome{State: Waits, Waiting: waiting}, nil
 	}
+	if len(e.ready) > 0 {
+		select {
+		case ev := <-e.events: // a workflow that only asks for the time keeps nothing else from happening
+			return e.handle(ctx, ev)
+		case <-e.Changed:
+			e.look = true
+			return nil, nil
+		default:
+			ev := e.ready[0]
+			e.ready = e.ready[1:]
+			return e.handle(ctx, ev)
+		}
+	}
 	select {
 	case ev := <-e.events:
 		return e.handle(ctx, ev)
@@ -263,9 +277,15 @@ func (e *Engine) launch(op *Op) {
 	if cancelled {
 		cancel(session.ErrCancelled)
 	}
+	h, ok := e.Handlers[op.Call.Op]
+	if h.Instant && !cancelled {
+		value, meta, err := h.Do(ctx, op)
+		cancel(nil)
+		e.ready = append(e.ready, event{op: op, ended: true, value: value, meta: meta, err: err})
+		return
+	}
 	e.wg.Go(func() {
 		defer cancel(nil)
-		h, ok := e.Handlers[op.Call.Op]
 		if cancelled && !op.begun() {
 			var err error
 			if h.Forget != nil {

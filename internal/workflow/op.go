@@ -16,6 +16,8 @@ type Handler struct {
 	// A failure that the workflow may catch is a *failure.Error. When ctx ends with ErrInterrupted or ErrDetached the
 	// handler returns that error, and the operation stays open for the next worker.
 	Do func(ctx context.Context, op *Op) (value, meta any, err error)
+	// Instant: Do has no effect and waits for nothing, so that it is done at once, in the engine's own loop.
+	Instant bool
 	// Recall tells of a completion that is in the journal, in recorded order, before anything new is done. It may be nil.
 	Recall func(call protocol.Call, c Completion) error
 	// Forget ends what an earlier worker may have left of an operation that is cancelled before anything of it was journaled.

@@ -68,7 +68,7 @@ func (o *Operations) Handlers() map[string]Handler {
 	h[protocol.OpWorkspaceWriteBack] = Handler{Do: o.workspaces.writeBack}
 	h[protocol.OpHuman] = Handler{Do: o.humans.do, Recall: o.humans.recall}
 	h[protocol.OpHumanNotify] = Handler{Do: notify}
-	h[protocol.OpClockNow] = Handler{Do: clockNow}
+	h[protocol.OpClockNow] = Handler{Do: clockNow, Instant: true}
 	h[protocol.OpClockSleep] = Handler{Do: clockSleep}
 	return withoutSecrets(h, o.c.Secrets)
 }
