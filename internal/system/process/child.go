@@ -108,8 +108,11 @@ func CloseInherited() error {
 }
 
 func descriptorNames() ([]string, error) {
-	// A directory of one's own descriptors: /dev/fd is a link to /proc/self/fd on Linux, and a file system elsewhere.
-	d, err := os.Open("/dev/fd")
+	// A directory of one's own descriptors: a sandbox on Linux may lack the link /dev/fd, other systems have no /proc.
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		d, err = os.Open("/dev/fd")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -56,7 +55,7 @@ func Spawn(c Command, withOwner bool) (int, error) {
 // everything that is started from here. What comes are SIGINT and SIGTERM.
 func Own() (<-chan syscall.Signal, error) {
 	runtime.LockOSThread()
-	if err := closeInherited(); err != nil {
+	if err := CloseInherited(); err != nil {
 		return nil, err
 	}
 	if err := os.Chdir("/"); err != nil {
@@ -92,29 +91,6 @@ func Ended() <-chan struct{} {
 		}
 	}()
 	return out
-}
-
-// closeInherited closes what an ancestor left open across exec. Our own descriptors are all close-on-exec.
-func closeInherited() error {
-	d, err := os.Open("/proc/self/fd")
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		fd, err := strconv.Atoi(n)
-		if err != nil || fd < 3 || fd == int(d.Fd()) {
-			continue
-		}
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = unix.Close(fd)
-		}
-	}
-	return nil
 }
 
 // Pipe makes the stdin of a Command: with feed a pipe and its other end, else /dev/null.
