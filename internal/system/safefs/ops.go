@@ -128,6 +128,16 @@ func (r *Root) Chmod(rel string, mode uint32) error {
 	return r.in("chmod", rel, func(dir int, name string) error { return r.chmodAt(dir, name, mode) })
 }
 
+// Lchown gives a path, which may be a link, to another user and group. It clears the setuid and setgid bits of a file.
+func (r *Root) Lchown(rel string, uid, gid int) error {
+	if rel == "." {
+		return pathError("chown", rel, retry0(func() error { return unix.Fchown(r.fd, uid, gid) }))
+	}
+	return r.in("chown", rel, func(dir int, name string) error {
+		return retry0(func() error { return unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
+	})
+}
+
 // Remove removes a file, link, fifo, socket or device; a directory is refused by the kernel (EISDIR or EPERM).
 func (r *Root) Remove(rel string) error {
 	return r.in("remove", rel, func(dir int, name string) error {

@@ -595,3 +595,38 @@ func TestWhatBelongsToOthersIsNamed(t *testing.T) {
 		t.Error("what was ours is still there")
 	}
 }
+
+func TestLchownFollowsNoLink(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may give files away")
+	}
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "target"), nil, 0o600))
+	must(t, os.Symlink("target", filepath.Join(dir, "link")))
+	must(t, os.Mkdir(filepath.Join(dir, "d"), 0o700))
+	must(t, os.Symlink("d", filepath.Join(dir, "through")))
+	must(t, os.WriteFile(filepath.Join(dir, "d", "inner"), nil, 0o600))
+	r, err := OpenRoot(dir)
+	must(t, err)
+	defer r.Close()
+	must(t, r.Lchown("link", 65534, 65533))
+	must(t, r.Lchown("d", 65534, 65533))
+	if err := r.Lchown("through/inner", 65534, 65533); !errors.Is(err, ErrLink) {
+		t.Errorf("through a link: %v", err)
+	}
+	owner := func(name string) [2]uint32 {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		must(t, err)
+		st := info.Sys().(*syscall.Stat_t)
+		return [2]uint32{st.Uid, st.Gid}
+	}
+	for name, want := range map[string][2]uint32{"link": {65534, 65533}, "d": {65534, 65533}, "target": {0, 0}, "d/inner": {0, 0}} {
+		if got := owner(name); got != want {
+			t.Errorf("%s belongs to %v, want %v", name, got, want)
+		}
+	}
+	must(t, r.Lchown(".", 65534, 65533))
+	if got := owner("."); got != [2]uint32{65534, 65533} {
+		t.Errorf("the root belongs to %v", got)
+	}
+}
