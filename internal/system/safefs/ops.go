@@ -131,7 +131,7 @@ func (r *Root) Chmod(rel string, mode uint32) error {
 // Lchown gives a path, which may be a link, to another user and group. It clears the setuid and setgid bits of a file.
 func (r *Root) Lchown(rel string, uid, gid int) error {
 	if rel == "." {
-		return pathError("chown", rel, retry0(func() error { return unix.Fchown(r.fd, uid, gid) }))
+		return pathError("chown", rel, retry0(func() error { return unix.Fchownat(r.fd, ".", uid, gid, unix.AT_SYMLINK_NOFOLLOW) }))
 	}
 	return r.in("chown", rel, func(dir int, name string) error {
 		return retry0(func() error { return unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
