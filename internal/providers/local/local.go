@@ -15,6 +15,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/process"
@@ -182,7 +183,7 @@ type sandbox struct {
 
 func (s *sandbox) Launcher() supervise.Launcher { return s.launcher }
 func (s *sandbox) Workdir() string              { return s.spec.Workspace }
-func (s *sandbox) Home() string                 { return filepath.Join(s.spec.Dir, homeName) }
+func (s *sandbox) Home() string                 { return filepath.Join(s.spec.Dir, sessiondir.Home) }
 func (s *sandbox) BaseEnv() []string            { return slices.Clone(s.env) }
 
 func (s *sandbox) Fence(ctx context.Context) supervise.Fenced {

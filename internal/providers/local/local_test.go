@@ -14,6 +14,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
@@ -269,13 +270,13 @@ func TestAStrangersDirectoryIsNeverTouched(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
-			return os.WriteFile(filepath.Join(dir, identityName), []byte(`{"claim":"c2","name":"laufwerk-c1","owner":"store"}`), 0o600)
+			return os.WriteFile(filepath.Join(dir, "session.json"), []byte(`{"claim":"c2","name":"laufwerk-c1","owner":"store"}`), 0o600)
 		},
 		"garbage": func(dir string) error {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
-			return os.WriteFile(filepath.Join(dir, identityName), []byte("{"), 0o600)
+			return os.WriteFile(filepath.Join(dir, "session.json"), []byte("{"), 0o600)
 		},
 	}
 	for name, put := range plant {
@@ -313,18 +314,18 @@ func TestAStrangersDirectoryIsNeverTouched(t *testing.T) {
 }
 
 func TestHalfMadeAndHalfEndedSessions(t *testing.T) {
-	for _, suffix := range []string{making, ending} {
+	for _, suffix := range []string{".making", ".ending"} {
 		p := provider(nil)
 		in, ctx := intent(t, p), bounded(t)
 		dir := dirOf(t, in)
 		half := dir + suffix
-		if err := os.MkdirAll(filepath.Join(half, homeName), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(half, sessiondir.Home), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if o := p.Observe(ctx, in); o.Presence != providers.Unseen {
 			t.Errorf("%s: %+v", suffix, o)
 		}
-		if suffix == making {
+		if suffix == ".making" {
 			if r := p.Resolve(ctx, in); r.Done != providers.Yes {
 				t.Errorf("%+v", r)
 			}
@@ -365,7 +366,7 @@ func TestWhatCannotBeFencedIsKept(t *testing.T) {
 	if r := p.Create(ctx, in); r.Done != providers.Yes {
 		t.Fatalf("%+v", r)
 	}
-	op := filepath.Join(dirOf(t, in), opsName, "1")
+	op := filepath.Join(dirOf(t, in), sessiondir.Ops, "1")
 	if err := os.Mkdir(op, 0o700); err != nil {
 		t.Fatal(err)
 	}

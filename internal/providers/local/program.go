@@ -3,8 +3,6 @@ package local
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,8 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/system/crash"
-	"github.com/laufwerk/laufwerk/internal/system/safefs"
+	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 )
 
 // codex is the program whose login this target gives to agents.
@@ -74,9 +71,6 @@ func condition(id string, err error) failure.Condition {
 	return failure.Condition{ID: "local." + id, Message: text}
 }
 
-// home is the private home of a program, as a path below the session's directory.
-func home(program string) string { return homeName + "/" + program }
-
 // Program is the prepared program. Its home gets the user's login as it is now, in a form that cannot be renewed.
 func (s *sandbox) Program(_ context.Context, name string) (providers.Program, error) {
 	if name != codex {
@@ -94,52 +88,15 @@ func (s *sandbox) Program(_ context.Context, name string) (providers.Program, er
 	if err != nil {
 		return providers.Program{}, err
 	}
-	if err := s.place(name, harness.File{Path: login.CodexFile, Content: content, Mode: 0o600, Secret: true}); err != nil {
+	if err := sessiondir.Place(s.spec.Dir, name, harness.File{Path: login.CodexFile, Content: content, Mode: 0o600, Secret: true}, nil); err != nil {
 		return providers.Program{}, failure.Wrap(err, failure.Failed, "put the login into the session's private home")
 	}
-	return providers.Program{Path: path, Home: filepath.Join(s.spec.Dir, filepath.FromSlash(home(name)))}, nil
+	return providers.Program{Path: path, Home: filepath.Join(s.spec.Dir, filepath.FromSlash(sessiondir.ProgramHome(name)))}, nil
 }
 
 // Place puts a file into a program's home.
 func (s *sandbox) Place(_ context.Context, program string, f harness.File) error {
-	return s.place(program, f)
-}
-
-// place works in a directory that the agent can write: nothing in it is followed, and what has the file's name is replaced.
-func (s *sandbox) place(program string, f harness.File) error {
-	if !safefs.Valid(f.Path) {
-		return failure.New(failure.Internal, "%q is no path in a home", f.Path)
-	}
-	root, err := safefs.OpenRoot(s.spec.Dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	dir := home(program)
-	elements := strings.Split(f.Path, "/")
-	for _, e := range append([]string{""}, elements[:len(elements)-1]...) {
-		if e != "" {
-			dir += "/" + e
-		}
-		if err := root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	name := dir + "/" + elements[len(elements)-1]
-	tmp := dir + "/.placing-" + elements[len(elements)-1]
-	if err := root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	h, err := root.Create(tmp, uint32(f.Mode.Perm()))
-	if err != nil {
-		return err
-	}
-	defer h.Close()
-	if _, err := h.Write(f.Content); err != nil {
-		return err
-	}
-	crash.Point("local/before-place")
-	return root.Rename(tmp, name)
+	return sessiondir.Place(s.spec.Dir, program, f, nil)
 }
 
 // Secrets are the tokens of the user's login and of the copy that the session has, and variables whose names say what they are.
@@ -156,11 +113,8 @@ func (s *sandbox) Secrets() []string {
 	if l, err := s.provider.login(s.config); err == nil {
 		out = append(out, l.Secrets()...)
 	}
-	if root, err := safefs.OpenRoot(s.spec.Dir); err == nil {
-		defer root.Close()
-		if b, _, err := root.ReadFile(home(codex)+"/"+login.CodexFile, 1<<20); err == nil {
-			out = append(out, login.CodexSecrets(b)...)
-		}
+	if b, err := sessiondir.ReadHome(s.spec.Dir, codex, login.CodexFile, 1<<20); err == nil {
+		out = append(out, login.CodexSecrets(b)...)
 	}
 	return out
 }

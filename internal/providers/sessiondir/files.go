@@ -1,0 +1,218 @@
+package sessiondir
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// newSuffix names the file that a write is made in before it takes its place.
+const newSuffix = ".laufwerk-new"
+
+// Tree is a workspace's directory on this host, in which an agent writes.
+type Tree struct {
+	Host     string // the directory
+	Seen     string // as commands see it
+	User     *User  // to whom new files are given, nil is the worker
+	ReadOnly bool
+}
+
+// ReadFile reads a file of at most providers.MaxFile bytes; fs.ErrNotExist where there is none.
+func (t Tree) ReadFile(name string) ([]byte, error) {
+	rel, err := t.inside(name)
+	if err != nil {
+		return nil, err
+	}
+	root, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if info, err := root.Lstat(rel); err == nil && info.Size > providers.MaxFile {
+		return nil, failure.New(failure.OutputTooLarge, "%s has %d bytes; at most %d are read", name, info.Size, providers.MaxFile)
+	}
+	b, _, err := root.ReadFile(rel, providers.MaxFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, refused(name, err)
+	}
+	return b, err
+}
+
+// WriteFile puts a file in place of the one that has its name, whole or not at all. An existing file keeps its mode;
+// directories and links are not replaced.
+func (t Tree) WriteFile(name string, data []byte) error {
+	rel, err := t.inside(name)
+	if err != nil {
+		return err
+	}
+	if t.ReadOnly {
+		return failure.New(failure.Unsupported, "%s cannot be written: the session has read-only access", name)
+	}
+	if len(data) > providers.MaxFile {
+		return failure.New(failure.OutputTooLarge, "%d bytes for %s; at most %d are written", len(data), name, providers.MaxFile)
+	}
+	root, err := t.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return refused(name, t.write(root, rel, data))
+}
+
+func (t Tree) write(root *safefs.Root, rel string, data []byte) error {
+	for i := range len(rel) {
+		if rel[i] != '/' {
+			continue
+		}
+		if err := mkdir(root, rel[:i], 0o755, t.User); err != nil {
+			return err
+		}
+	}
+	mode := uint32(0o644)
+	switch info, err := root.Lstat(rel); {
+	case err == nil && info.Type == safefs.File:
+		mode = info.Mode & 0o777
+	case err == nil:
+		return errors.New("a " + info.Type.String() + " is in its place")
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return put(root, rel, rel+newSuffix, mode, data, t.User)
+}
+
+// mkdir makes a directory unless there is one.
+func mkdir(root *safefs.Root, rel string, mode uint32, user *User) error {
+	err := root.Mkdir(rel, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil && user != nil {
+		err = root.Lchown(rel, user.UID, user.GID)
+	}
+	return err
+}
+
+// put makes a file under the name tmp and then lets it take the place of whatever has its name.
+func put(root *safefs.Root, rel, tmp string, mode uint32, data []byte, user *User) error {
+	if err := root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := root.Create(tmp, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil && user != nil {
+		err = root.Lchown(tmp, user.UID, user.GID)
+	}
+	if err == nil {
+		crash.Point("sessiondir/before-rename-file")
+		err = root.Rename(tmp, rel)
+	}
+	if err != nil {
+		_ = root.Remove(tmp)
+	}
+	return err
+}
+
+// inside is a file's path relative to the workspace.
+func (t Tree) inside(name string) (string, error) {
+	rel := name
+	if path.IsAbs(rel) {
+		var ok bool
+		if rel, ok = strings.CutPrefix(path.Clean(rel), t.Seen+"/"); !ok {
+			return "", failure.New(failure.Usage, "%s is not in the workspace", name)
+		}
+	}
+	rel = path.Clean(rel)
+	if rel == "." || rel == ".." || strings.HasPrefix(rel, "../") || !safefs.Valid(rel) {
+		return "", failure.New(failure.Usage, "%q does not name a file in the workspace", name)
+	}
+	return rel, nil
+}
+
+func (t Tree) open() (*safefs.Root, error) {
+	root, err := safefs.OpenRoot(t.Host)
+	if err != nil {
+		return nil, failure.Wrap(err, failure.WorkspaceLost, "open the workspace")
+	}
+	return root, nil
+}
+
+func refused(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return failure.Wrap(err, failure.Failed, "%s", name)
+}
+
+// ProgramHome is the private home of a program, as a path below the session's directory.
+func ProgramHome(program string) string { return Home + "/" + program }
+
+// Place puts a file into a program's home. Nothing there is followed, and what has the file's name is replaced.
+func Place(dir, program string, f harness.File, user *User) error {
+	return inHome(dir, program, f.Path, user, func(root *safefs.Root, name, tmp string) error {
+		return put(root, name, tmp, uint32(f.Mode.Perm()), f.Content, user)
+	})
+}
+
+// PlaceLink puts a symbolic link into a program's home, in place of whatever has its name.
+func PlaceLink(dir, program, name, target string, user *User) error {
+	return inHome(dir, program, name, user, func(root *safefs.Root, name, tmp string) error {
+		if err := root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := root.Symlink(target, tmp); err != nil {
+			return err
+		}
+		if user != nil {
+			if err := root.Lchown(tmp, user.UID, user.GID); err != nil {
+				return err
+			}
+		}
+		return root.Rename(tmp, name)
+	})
+}
+
+func inHome(dir, program, file string, user *User, do func(root *safefs.Root, name, tmp string) error) error {
+	if !safefs.Valid(file) {
+		return failure.New(failure.Internal, "%q is no path in a home", file)
+	}
+	root, err := safefs.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	at := ProgramHome(program)
+	elements := strings.Split(file, "/")
+	for _, e := range append([]string{""}, elements[:len(elements)-1]...) {
+		if e != "" {
+			at += "/" + e
+		}
+		if err := mkdir(root, at, 0o700, user); err != nil {
+			return err
+		}
+	}
+	last := elements[len(elements)-1]
+	return do(root, at+"/"+last, at+"/.placing-"+last)
+}
+
+// ReadHome reads a file of a program's home, of at most limit bytes.
+func ReadHome(dir, program, file string, limit int64) ([]byte, error) {
+	root, err := safefs.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	b, _, err := root.ReadFile(filepath.ToSlash(filepath.Join(ProgramHome(program), file)), limit)
+	return b, err
+}

@@ -1,0 +1,258 @@
+// Package sessiondir is what providers that run on this host's file system keep of a session: its private directory, and the
+// files of its workspace and of its programs' homes, from the host's side. Agents write in there, so nothing is followed.
+//
+//	session.json   whose it is; never inside a sandbox
+//	home           the programs' private homes; the agent writes it
+//	ops/<attempt>  the records of supervisors
+//	tmp            where a sandbox has its own temporary files
+//
+// A directory appears under its name whole, by a rename from <name>.making, and leaves it whole, by a rename to
+// <name>.ending: one of our name without our identity is therefore never ours.
+package sessiondir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// Names in a session's directory.
+const (
+	Home     = "home"
+	Ops      = "ops"
+	Tmp      = "tmp"
+	identity = "session.json"
+)
+
+const (
+	making = ".making"
+	ending = ".ending"
+)
+
+// maxIdentity bounds what is read of an identity, in bytes.
+const maxIdentity = 64 << 10
+
+// Identity says whose a directory is.
+type Identity struct {
+	Claim string `json:"claim"`
+	Name  string `json:"name"`
+	Owner string `json:"owner"`
+	Mark  string `json:"mark"`
+}
+
+// User is who works in a directory, where that is not the worker.
+type User struct {
+	UID int `json:"uid"`
+	GID int `json:"gid"`
+}
+
+// Folder is a session's directory, by its parent, which is trusted.
+type Folder struct {
+	dir    string
+	name   string
+	id     Identity
+	parent *safefs.Root
+}
+
+// Open is the folder dir, whether it is there or not; fs.ErrNotExist where not even its parent is.
+func Open(dir string, id Identity) (*Folder, error) {
+	if !filepath.IsAbs(dir) || id.Mark == "" {
+		return nil, errors.New("the intent's spec has no absolute directory or no mark")
+	}
+	parent, err := safefs.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{dir: dir, name: filepath.Base(dir), id: id, parent: parent}, nil
+}
+
+// OpenMade is Open that makes the parent first.
+func OpenMade(dir string, id Identity) (*Folder, error) {
+	if err := files.MkdirAll(filepath.Dir(dir)); err != nil {
+		return nil, err
+	}
+	return Open(dir, id)
+}
+
+// Close releases what Open took; a nil folder has nothing.
+func (f *Folder) Close() {
+	if f != nil {
+		_ = f.parent.Close()
+	}
+}
+
+// Whose says what is there: our directory, a stranger's (the error says why), or nothing. What an interrupted making or
+// ending has left is Unseen.
+func (f *Folder) Whose() (providers.Presence, error) {
+	presence, err := f.whose(f.name)
+	if presence != providers.Absent {
+		return presence, err
+	}
+	for _, suffix := range []string{making, ending} {
+		if _, err := f.parent.Lstat(f.name + suffix); err == nil {
+			return providers.Unseen, fmt.Errorf("%s%s is still there", f.dir, suffix)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return providers.Unseen, err
+		}
+	}
+	return providers.Absent, nil
+}
+
+func (f *Folder) whose(name string) (providers.Presence, error) {
+	info, err := f.parent.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return providers.Absent, nil
+	}
+	if err != nil {
+		return providers.Unseen, err
+	}
+	at := filepath.Join(filepath.Dir(f.dir), name)
+	if info.Type != safefs.Dir {
+		return providers.Foreign, fmt.Errorf("%s is a %s", at, info.Type)
+	}
+	b, _, err := f.parent.ReadFile(name+"/"+identity, maxIdentity)
+	if errors.Is(err, fs.ErrNotExist) {
+		return providers.Foreign, fmt.Errorf("%s has no %s", at, identity)
+	}
+	if err != nil {
+		return providers.Unseen, err
+	}
+	var id Identity
+	if err := json.Unmarshal(b, &id); err != nil || id != f.id {
+		return providers.Foreign, fmt.Errorf("%s belongs to another session", at)
+	}
+	return providers.Present, nil
+}
+
+// Make makes the directory, or finds it whole; found tells which. What is in it for others to write belongs to user, nil is
+// the worker. A stranger's is AlreadyExists. After an error whose failure is not OutcomeUnknown it is not there.
+func (f *Folder) Make(ctx context.Context, user *User, within ...string) (found bool, err error) {
+	switch presence, err := f.whose(f.name); presence {
+	case providers.Present:
+		return true, nil
+	case providers.Foreign:
+		return false, failure.New(failure.AlreadyExists, "%v, and is left alone", err).WithPaths(f.dir)
+	case providers.Unseen:
+		return false, failure.Wrap(err, failure.OutcomeUnknown, "look at %s", f.dir)
+	}
+	if err := f.make(ctx, user, within); err != nil {
+		if presence, _ := f.whose(f.name); presence == providers.Present { // only its durability is not certain
+			return false, failure.Wrap(err, failure.OutcomeUnknown, "make the session's directory")
+		}
+		return false, fmt.Errorf("make the session's directory: %w", err)
+	}
+	return false, nil
+}
+
+func (f *Folder) make(ctx context.Context, user *User, within []string) error {
+	tmp := f.name + making
+	if err := f.remove(ctx, making); err != nil {
+		return err
+	}
+	crash.Point("sessiondir/before-mkdir")
+	if err := f.parent.Mkdir(tmp, 0o700); err != nil {
+		return err
+	}
+	for _, d := range within {
+		if err := f.parent.Mkdir(tmp+"/"+d, 0o700); err != nil {
+			return err
+		}
+		if user != nil {
+			if err := f.parent.Lchown(tmp+"/"+d, user.UID, user.GID); err != nil {
+				return err
+			}
+		}
+	}
+	b, err := json.Marshal(f.id)
+	if err != nil {
+		return err
+	}
+	file, err := f.parent.Create(tmp+"/"+identity, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.Write(append(b, '\n')); err != nil {
+		return err
+	}
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	if err := f.parent.SyncDir(tmp); err != nil {
+		return err
+	}
+	crash.Point("sessiondir/before-rename")
+	if err := f.rename(tmp, f.name); err != nil {
+		return err
+	}
+	crash.Point("sessiondir/after-rename")
+	return f.parent.SyncDir(".")
+}
+
+// rename replaces nothing, also where the file system cannot promise that: nobody but us works in the parent.
+func (f *Folder) rename(from, to string) error {
+	err := f.parent.RenameNoReplace(from, to)
+	if errors.Is(err, safefs.ErrNotSupported) {
+		if _, e := f.parent.Lstat(to); !errors.Is(e, fs.ErrNotExist) {
+			return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
+		}
+		err = f.parent.Rename(from, to)
+	}
+	return err
+}
+
+// Remove removes the directory and everything in it, and what an interrupted making or ending has left. What has our name
+// and is not ours is AlreadyExists; what cannot be removed is named.
+func (f *Folder) Remove(ctx context.Context) error {
+	switch presence, err := f.whose(f.name); presence {
+	case providers.Foreign:
+		return failure.New(failure.AlreadyExists, "%v, and is left alone", err).WithPaths(f.dir)
+	case providers.Unseen:
+		return err
+	case providers.Present:
+		if err := f.remove(ctx, ending); err != nil {
+			return err
+		}
+		crash.Point("sessiondir/before-ending")
+		if err := f.rename(f.name, f.name+ending); err != nil {
+			return err
+		}
+		crash.Point("sessiondir/after-ending")
+	}
+	for _, suffix := range []string{making, ending} {
+		if err := f.remove(ctx, suffix); err != nil {
+			return err
+		}
+	}
+	crash.Point("sessiondir/after-remove")
+	return f.parent.SyncDir(".")
+}
+
+func (f *Folder) remove(ctx context.Context, suffix string) error {
+	refused, err := f.parent.RemoveAll(ctx, f.name+suffix)
+	if err == nil && len(refused) > 0 {
+		err = failure.New(failure.Retained, "%s cannot be removed: %s", refused[0].Path, refused[0].Why).WithPaths(refused[0].Path)
+	}
+	return err
+}
+
+// Operations are the directories of the attempts whose records a session's directory holds.
+func Operations(dir string) ([]string, error) {
+	names, err := files.Names(filepath.Join(dir, Ops))
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range names {
+		names[i] = filepath.Join(dir, Ops, n)
+	}
+	return names, nil
+}
