@@ -1,0 +1,157 @@
+package docker
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"github.com/distribution/reference"
+
+	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/options"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/targets"
+)
+
+// Kind is the provider's name.
+const Kind = "docker"
+
+// The networks of a container.
+const (
+	bridge    = "bridge"
+	noNetwork = "none"
+)
+
+// bootstrapPrepared is the one value of the option codexBootstrap.
+const bootstrapPrepared = "prepared"
+
+// config is the normalised form of createDockerExecution's options.
+type config struct {
+	CodexBootstrap      string                  `json:"codexBootstrap,omitempty"` // "" or bootstrapPrepared
+	Credentials         []string                `json:"credentials,omitempty"`    // sorted, each once
+	Env                 environment.Environment `json:"env,omitempty"`
+	ID                  string                  `json:"id"`
+	Image               string                  `json:"image,omitempty"`               // a reference or an id, as it was given; "" is the prepared standard image
+	ImageCacheDirectory string                  `json:"imageCacheDirectory,omitempty"` // as it was given: relative to the project, absolute, or below ~/
+	Network             string                  `json:"network"`                       // bridge or noNetwork
+	Prepared            *prepared               `json:"prepared,omitempty"`            // in place of Image
+	Resources           targets.Resources       `json:"resources,omitzero"`
+}
+
+// prepared is an image whose id came from loadPreparedCodexImage. The constructor in the isolate, which remembers such ids,
+// gives it in place of `image`; users cannot.
+type prepared struct {
+	Image    string `json:"image,omitempty"`        // sha256:…
+	Manifest string `json:"manifestPath,omitempty"` // absolute
+}
+
+// Validate holds the rules of createDockerExecution. Its own normalised form is valid and stays as it is. An image that came
+// from loadPreparedCodexImage and the cache's folder say where the same thing is found: they do not count in the fingerprint.
+func Validate(given json.RawMessage) (providers.Definition, error) {
+	c, err := parse(given)
+	if err != nil {
+		return providers.Definition{}, err
+	}
+	normal, err := json.Marshal(c)
+	if err != nil {
+		return providers.Definition{}, err
+	}
+	c.ImageCacheDirectory = ""
+	if c.Prepared != nil {
+		c.Prepared = &prepared{}
+	}
+	defining, err := json.Marshal(c)
+	if err != nil {
+		return providers.Definition{}, err
+	}
+	sum, err := targets.Fingerprint(Kind, c.ID, defining)
+	return providers.Definition{Kind: Kind, ID: c.ID, Options: normal, Fingerprint: sum}, err
+}
+
+// Credentials are the logins that a described target (a providers.Definition as JSON) gives to agents.
+func Credentials(def json.RawMessage) []string {
+	var d providers.Definition
+	var c config
+	if json.Unmarshal(def, &d) != nil || json.Unmarshal(d.Options, &c) != nil {
+		return nil
+	}
+	return c.Credentials
+}
+
+func parse(given json.RawMessage) (config, error) {
+	c := config{Network: bridge}
+	given, ours := apart(given)
+	fields, err := options.Fields("", given, "id", "image", "codexBootstrap", "credentials", "resources", "network", "env", "imageCacheDirectory")
+	if err != nil {
+		return c, err
+	}
+	if c.ID, err = targets.ID(fields["id"], Kind); err != nil {
+		return c, err
+	}
+	if c.Image, err = image(fields["image"]); err != nil {
+		return c, err
+	}
+	if raw := fields["codexBootstrap"]; !options.Absent(raw) {
+		if c.CodexBootstrap, err = options.OneOf("codexBootstrap", raw, bootstrapPrepared); err != nil {
+			return c, err
+		}
+	}
+	if c.Credentials, err = targets.Credentials(fields["credentials"]); err != nil {
+		return c, err
+	}
+	if c.Resources, err = targets.ParseResources("resources", fields["resources"]); err != nil {
+		return c, err
+	}
+	if raw := fields["network"]; !options.Absent(raw) {
+		if c.Network, err = options.OneOf("network", raw, bridge, noNetwork); err != nil {
+			return c, err
+		}
+	}
+	if c.Env, err = environment.Parse("env", fields["env"]); err != nil {
+		return c, err
+	}
+	if raw := fields["imageCacheDirectory"]; !options.Absent(raw) {
+		if c.ImageCacheDirectory, err = options.Directory("imageCacheDirectory", raw); err != nil {
+			return c, err
+		}
+	}
+	if ours != nil {
+		if c.Image != "" || json.Unmarshal(ours, &c.Prepared) != nil || c.Prepared == nil || !isImageID(c.Prepared.Image) {
+			return c, options.Invalid("prepared", "there is no such option; `image` takes what loadPreparedCodexImage gives")
+		}
+		c.CodexBootstrap = bootstrapPrepared
+	}
+	return c, nil
+}
+
+// apart takes the field `prepared`, which is not an option, out of what was given.
+func apart(given json.RawMessage) (rest, ours json.RawMessage) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(given, &fields) != nil || fields["prepared"] == nil {
+		return given, nil
+	}
+	ours = fields["prepared"]
+	delete(fields, "prepared")
+	rest, err := json.Marshal(fields)
+	if err != nil {
+		return given, nil
+	}
+	return rest, ours
+}
+
+func isImageID(s string) bool { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString(s) }
+
+func image(raw json.RawMessage) (string, error) {
+	const path, expected = "image", "an image's name (as in `node:22` or `registry.example/team/image@sha256:…`) or id"
+	if options.Absent(raw) {
+		return "", nil
+	}
+	s, err := options.String(path, raw, expected)
+	if err != nil {
+		return "", err
+	}
+	if _, err := reference.ParseAnyReference(s); err != nil {
+		return "", options.Invalid(path, "expected %s, got %s (%s)", expected, options.Show(raw), strings.TrimPrefix(err.Error(), "invalid reference format: "))
+	}
+	return s, nil
+}

@@ -1,0 +1,68 @@
+// Package targets holds the rules for what the constructors of several targets have in common: their ids, the logins that
+// they give to agents, their resources, and what makes two descriptions the same target.
+package targets
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"regexp"
+	"slices"
+
+	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/options"
+)
+
+// ID is the option `id`, which defaults to the kind.
+func ID(raw json.RawMessage, kind string) (string, error) {
+	if options.Absent(raw) {
+		return kind, nil
+	}
+	const path, expected = "id", "1 to 63 letters, digits, dots, underscores and hyphens"
+	id, err := options.String(path, raw, expected)
+	if err == nil && !regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`).MatchString(id) {
+		err = options.Invalid(path, "expected %s, got %q", expected, id)
+	}
+	return id, err
+}
+
+// Credentials is the option `credentials`: one login or several, sorted, each once.
+func Credentials(raw json.RawMessage) ([]string, error) {
+	const path = "credentials"
+	if options.Absent(raw) {
+		return nil, nil
+	}
+	list := []json.RawMessage{raw}
+	single := options.Kind(raw) != "an array"
+	if !single {
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return nil, options.Invalid(path, "expected a list, got %s", options.Kind(raw))
+		}
+	}
+	var out []string
+	for i, e := range list {
+		at := path
+		if !single {
+			at = options.Index(path, i)
+		}
+		s, err := options.OneOf(at, e, "codex-subscription", "claude-subscription")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// Fingerprint is sha256 over kind, id and options, as JSON with sorted keys. It neither holds nor needs the literal values of
+// variables: these count as environment.Redact shows them.
+func Fingerprint(kind, id string, defining json.RawMessage) (string, error) {
+	kept, err := environment.Redact(defining)
+	if err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(map[string]any{"kind": kind, "id": id, "options": kept})
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), err
+}
