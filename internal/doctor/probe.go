@@ -28,18 +28,18 @@ func (d *doctor) probe(ctx context.Context, p providers.Provider, def providers.
 	if err != nil {
 		return failed(err)
 	}
-	spec, err := p.Spec(def, providers.SessionSpec{Key: "probe", Dir: dir, Workspace: dir, Mark: id})
+	plan, err := p.Plan(ctx, def, providers.SessionSpec{Key: "probe", Dir: dir, Workspace: filepath.Join(dir, "home"), Mark: id})
 	if err != nil {
 		return failed(err)
 	}
 	c, err := s.Driver.Allocate(ctx, claims.Request{
-		ID: id, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Operation: operation,
-		Intent: providers.Intent{Name: id, Endpoint: endpoint, Spec: spec},
+		ID: id, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Operation: operation, Image: plan.Image,
+		Intent: providers.Intent{Name: id, Endpoint: endpoint, Spec: plan.Spec},
 	})
 	if err != nil {
 		return failed(err)
 	}
-	said, err := run(ctx, p, def, c)
+	said, err := run(ctx, p, def, c, dir)
 	if _, rerr := s.Driver.Release(context.WithoutCancel(ctx), c.ID); rerr != nil {
 		err = errors.Join(err, failure.Wrap(rerr, failure.Retained, "give the probe's session up"))
 	}
@@ -49,12 +49,12 @@ func (d *doctor) probe(ctx context.Context, p providers.Provider, def providers.
 	return []Check{{Status: Pass, Message: "a command ran and was cleaned up after", Evidence: []string{said, "claim " + c.ID}}}
 }
 
-func run(ctx context.Context, p providers.Provider, def providers.Definition, c claims.Claim) (string, error) {
+func run(ctx context.Context, p providers.Provider, def providers.Definition, c claims.Claim, dir string) (string, error) {
 	sb, err := p.Enter(ctx, c.Intent, def)
 	if err != nil {
 		return "", err
 	}
-	ops := filepath.Join(c.Intent.Resource, "ops", "probe-1")
+	ops := filepath.Join(dir, "ops", "probe-1")
 	at, err := supervise.Start(ctx, sb.Launcher(), ops, supervise.Spec{
 		Argv: []string{"bash", "-c", "echo $BASH_VERSION"}, Env: sb.BaseEnv(), Dir: sb.Home(), MaxOutput: 4 << 10,
 		Timeout: 10 * time.Second, Grace: time.Second, Mark: supervise.Mark(c.ID, "probe"),

@@ -131,8 +131,8 @@ type Provider interface {
 	Endpoint(ctx context.Context, def Definition) (string, error)
 	// Ready says what is missing, nil if nothing is: the same for doctor and run. It changes nothing.
 	Ready(ctx context.Context, def Definition, need Need) []failure.Condition
-	// Spec is the Spec of a session's Intent.
-	Spec(def Definition, s SessionSpec) (json.RawMessage, error)
+	// Plan is what a session's intent has to say. It may look at the engine, it must not change anything.
+	Plan(ctx context.Context, def Definition, s SessionSpec) (Plan, error)
 	// Enter gives the means to run commands in an existing resource. It fails with failure.SessionLost if it is not there,
 	// and never makes a new one. The definition brings the values of variables, which no intent holds; one of the worker's
 	// that is not set is a failure of kind NotReady. The zero definition brings none: enough to fence.
@@ -146,6 +146,12 @@ type SessionSpec struct {
 	Workspace string // the workspace's directory on the host
 	ReadOnly  bool
 	Mark      string // the session's mark: every process carries it in its environment
+}
+
+// Plan is what a provider makes of a SessionSpec.
+type Plan struct {
+	Spec  json.RawMessage // of the Intent
+	Image string          // the id of the image that the sandbox must be made from, "" where there are none
 }
 
 // MaxFile bounds the transfer of one file, in bytes.

@@ -418,7 +418,7 @@ func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definiti
 	if err != nil {
 		return claims.Claim{}, err
 	}
-	spec, err := p.Spec(def, providers.SessionSpec{
+	plan, err := p.Plan(ctx, def, providers.SessionSpec{
 		Key: s.key, Dir: m.dir(s.claim), Workspace: s.workspace.Dir, ReadOnly: s.access == ReadOnly, Mark: s.claim,
 	})
 	if err != nil {
@@ -426,8 +426,8 @@ func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definiti
 	}
 	return m.Driver.Allocate(ctx, claims.Request{
 		ID: s.claim, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint,
-		Run: m.Run, Operation: "session.open:" + s.key, Project: m.Project,
-		Intent: providers.Intent{Claim: s.claim, Name: "laufwerk-" + s.claim, Run: m.Run, Endpoint: endpoint, Spec: spec},
+		Run: m.Run, Operation: "session.open:" + s.key, Project: m.Project, Image: plan.Image,
+		Intent: providers.Intent{Claim: s.claim, Name: "laufwerk-" + s.claim, Run: m.Run, Endpoint: endpoint, Spec: plan.Spec},
 	})
 }
 

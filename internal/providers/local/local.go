@@ -117,12 +117,13 @@ type spec struct {
 	Mark      string `json:"mark"`
 }
 
-// Spec describes a session's directory.
-func (p *Provider) Spec(_ providers.Definition, s providers.SessionSpec) (json.RawMessage, error) {
+// Plan describes a session's directory.
+func (p *Provider) Plan(_ context.Context, _ providers.Definition, s providers.SessionSpec) (providers.Plan, error) {
 	if s.ReadOnly {
-		return nil, failure.New(failure.Unsupported, "read-only access is refused on %s targets: %s", Kind, p.Info().ReadOnlyReason)
+		return providers.Plan{}, failure.New(failure.Unsupported, "read-only access is refused on %s targets: %s", Kind, p.Info().ReadOnlyReason)
 	}
-	return json.Marshal(spec{Dir: s.Dir, Workspace: s.Workspace, Mark: s.Mark})
+	raw, err := json.Marshal(spec{Dir: s.Dir, Workspace: s.Workspace, Mark: s.Mark})
+	return providers.Plan{Spec: raw}, err
 }
 
 // Enter opens a session that is there. SessionLost where its directory is gone, is not its own, or belongs to another machine.

@@ -45,11 +45,11 @@ func intent(t *testing.T, p *Provider) providers.Intent {
 	}
 	dir := filepath.Join(t.TempDir(), "run", "sessions", "c1")
 	mark := strings.NewReplacer("/", "-").Replace(dir)
-	s, err := p.Spec(providers.Definition{}, providers.SessionSpec{Key: "k", Dir: dir, Workspace: "/", Mark: mark})
+	plan, err := p.Plan(context.Background(), providers.Definition{}, providers.SessionSpec{Key: "k", Dir: dir, Workspace: "/", Mark: mark})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return providers.Intent{Claim: "c1", Name: "laufwerk-c1", Owner: "store", Run: "r", Endpoint: endpoint, Spec: s, At: time.Now()}
+	return providers.Intent{Claim: "c1", Name: "laufwerk-c1", Owner: "store", Run: "r", Endpoint: endpoint, Spec: plan.Spec, At: time.Now()}
 }
 
 func dirOf(t *testing.T, in providers.Intent) string {
@@ -139,7 +139,7 @@ func TestReadOnlyAndSkillsAreRefusedWithTheReason(t *testing.T) {
 	if info.ReadOnly || info.ReadOnlyReason == "" || info.Skills || info.SkillsReason == "" || !info.Direct || len(info.Limits) > 0 || !strings.HasPrefix(info.Isolation, "none") {
 		t.Errorf("%+v", info)
 	}
-	_, err := p.Spec(providers.Definition{}, providers.SessionSpec{Dir: "/x", ReadOnly: true})
+	_, err := p.Plan(context.Background(), providers.Definition{}, providers.SessionSpec{Dir: "/x", ReadOnly: true})
 	if !failure.Is(err, failure.Unsupported) || !strings.Contains(err.Error(), info.ReadOnlyReason) {
 		t.Errorf("%v", err)
 	}
