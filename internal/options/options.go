@@ -129,3 +129,26 @@ func Show(raw json.RawMessage) string {
 	}
 	return string(raw)
 }
+
+// MaxInteger is the largest whole number that TypeScript writes exactly.
+const MaxInteger = 1<<53 - 1
+
+// Integer is a whole number from least to MaxInteger; expected completes "expected …".
+func Integer(path string, raw json.RawMessage, least int64, expected string) (int64, error) {
+	var n int64
+	if Kind(raw) != "a number" || json.Unmarshal(raw, &n) != nil || n < least || n > MaxInteger {
+		return 0, Invalid(path, "expected %s, got %s", expected, Show(raw))
+	}
+	return n, nil
+}
+
+// Directory is the path of a directory: relative to the project's root, absolute, or below ~/ for the home directory. What it
+// leads to is not looked at.
+func Directory(path string, raw json.RawMessage) (string, error) {
+	const expected = "a directory: relative to the project, absolute, or below ~/"
+	s, err := String(path, raw, expected)
+	if err == nil && (s == "" || strings.ContainsRune(s, 0) || strings.HasPrefix(s, "~") && !strings.HasPrefix(s, "~/")) {
+		err = Invalid(path, "expected %s, got %s", expected, Show(raw))
+	}
+	return s, err
+}
