@@ -25,6 +25,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/types"
 	"github.com/laufwerk/laufwerk/internal/cli/version"
 	"github.com/laufwerk/laufwerk/internal/cli/writeback"
+	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -54,6 +55,7 @@ func entries() map[string]Entry {
 		script.Argument:    isolate,
 		demo.AgentArgument: demo.Agent,
 		supervise.Argument: func(args []string, env *system.Env) int { return supervise.Main(env, args) },
+		inside.Argument:    func(args []string, env *system.Env) int { return inside.Main(env, args) },
 	}
 }
 

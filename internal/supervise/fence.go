@@ -235,7 +235,10 @@ func Remains(session string) (found []string, err error) {
 // record lies where an agent may write.
 func supervises(id process.Identity, dir string) bool {
 	args := process.Arguments(id.PID)
-	return len(args) == 3 && args[1] == Argument && tail(args[2]) == tail(dir) && process.Look(id) == process.Alive
+	if n := len(args); n < 3 || args[n-2] != Argument && args[n-2] != Inside || tail(args[n-1]) != tail(dir) {
+		return false
+	}
+	return process.Look(id) == process.Alive
 }
 
 // tail is what tells operations' directories apart: the session, and the operation within it. What is above may be spelt in

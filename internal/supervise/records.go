@@ -22,6 +22,9 @@ const (
 	logName       = "log"
 )
 
+// LogPath is the file below a directory of records that a supervisor's stderr goes to.
+func LogPath(dir string) string { return filepath.Join(dir, logName) }
+
 // recordSize is what a record takes on disk, in bytes: reserved before the command starts, so that a command that fills
 // the disk cannot keep its own end from being recorded. maxRecord bounds what is read of one.
 const (

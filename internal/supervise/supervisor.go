@@ -22,6 +22,9 @@ import (
 // Argument is the hidden command of the binary that is the supervisor; the directory of records follows.
 const Argument = "__supervise"
 
+// Inside is the word before the directory where a supervisor is started in another way, see package inside.
+const Inside = "supervise"
+
 const (
 	pipeGrace   = 50 * time.Millisecond // for the output of the command's own children after its end
 	killGrace   = 10 * time.Second      // for the tree of a command that was ended, before its end is recorded all the same

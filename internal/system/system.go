@@ -137,3 +137,6 @@ func PID() int { return os.Getpid() }
 
 // UID is the effective user.
 func UID() int { return os.Geteuid() }
+
+// GID is the effective group.
+func GID() int { return os.Getegid() }

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -54,6 +55,9 @@ type Lock struct {
 	mode Mode
 }
 
+// ErrHeld says that somebody else holds the lock of a file.
+var ErrHeld = errors.New("it is locked")
+
 // Mode of a lock.
 type Mode int
 
@@ -96,6 +100,16 @@ func Acquire(ctx context.Context, path string, mode Mode, wait time.Duration, co
 		l.describe(self)
 	}
 	return l, nil
+}
+
+// Hold takes the lock of an open file at once, exclusively; nothing is written into the file. It is held until the file is
+// closed. ErrHeld says that somebody else has it.
+func Hold(f *os.File) error {
+	ok, err := tryLock(f, Exclusive)
+	if err == nil && !ok {
+		err = ErrHeld
+	}
+	return err
 }
 
 func held(path string, waited time.Duration) error {

@@ -57,6 +57,9 @@ func ForgetStdio() error                                     { return ErrUnsuppo
 func Find(string, string, string) (string, error)            { return "", ErrUnsupported }
 func NewStream(func([]byte)) (s *Stream, w *File, err error) { return nil, nil, ErrUnsupported }
 func (*Stream) Run()                                         {}
+func IgnoreSignals()                                         {}
+func Keep(*File)                                             {}
+func Leave(string) (*File, error)                            { return nil, ErrUnsupported }
 func (*Stream) Drain()                                       {}
 func (*Stream) Done() <-chan struct{}                        { return nil }
 

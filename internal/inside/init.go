@@ -1,0 +1,128 @@
+package inside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// initialise is the first process of a sandbox. Children that it is given are reaped by the kernel, because it ignores their
+// ends; it starts none itself.
+func initialise(_ *system.Env, args []string) error {
+	runtime.GOMAXPROCS(1)
+	process.IgnoreSignals()
+	held, err := announce(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	debug.SetGCPercent(-1)
+	debug.FreeOSMemory()
+	process.Keep(held)
+	return nil
+}
+
+// announce puts nonce under the name ready. The file is locked before it has the name, so that whoever reads the nonce finds
+// the lock too. The directory may be one that an agent writes: an earlier start of the same sandbox left it behind.
+func announce(ready, nonce string) (*process.File, error) {
+	if !filepath.IsAbs(ready) {
+		return nil, fmt.Errorf("the file must be an absolute path, got %q", ready)
+	}
+	dir, err := safefs.OpenRoot(filepath.Dir(ready))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	f, tmp, err := fresh(dir, filepath.Base(ready), 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = lock.Hold(f)
+	if err == nil {
+		_, err = f.WriteString(nonce)
+	}
+	if err == nil {
+		err = instead(dir, tmp, filepath.Base(ready))
+	}
+	if err != nil {
+		_, _ = dir.Remove(tmp), f.Close()
+		return nil, fmt.Errorf("announce that it runs: %w", err)
+	}
+	return f, nil
+}
+
+// fresh is a new, empty file beside name, which nobody else has open.
+func fresh(dir *safefs.Root, name string, mode uint32) (*process.File, string, error) {
+	at, base := filepath.Split(name)
+	tmp := at + ".new-" + base
+	if err := clear(dir, tmp); err != nil {
+		return nil, "", err
+	}
+	f, err := dir.Create(tmp, mode)
+	return f, tmp, err
+}
+
+// instead gives tmp the name, whatever has it now.
+func instead(dir *safefs.Root, tmp, name string) error {
+	if err := dir.Rename(tmp, name); err == nil {
+		return nil
+	}
+	if err := clear(dir, name); err != nil { // a directory
+		return err
+	}
+	return dir.Rename(tmp, name)
+}
+
+func clear(dir *safefs.Root, name string) error {
+	refused, err := dir.RemoveAll(context.Background(), name)
+	if err == nil && len(refused) > 0 {
+		err = fmt.Errorf("%s is in the way: %s", refused[0].Path, refused[0].Why)
+	}
+	return err
+}
+
+// Sight is what the host sees of an Init.
+type Sight int
+
+// Seen without Locked: its files are this host's, but locks do not reach from there to here.
+const (
+	Unseen Sight = iota // no such file, or another nonce in it
+	Seen                // the nonce is there
+	Locked              // and the file is locked
+)
+
+func (s Sight) String() string { return [...]string{"unseen", "seen", "locked"}[s] }
+
+// Look looks for what an Init with this nonce wrote to the file that the host knows as ready. Locked proves, as long as no
+// agent was in there, that the sandbox has this host's files and that locks reach across: then records and locks of
+// supervisors can be trusted.
+func Look(ready, nonce string) (Sight, error) {
+	dir, err := safefs.OpenRoot(filepath.Dir(ready))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Unseen, nil
+	}
+	if err != nil {
+		return Unseen, err
+	}
+	defer dir.Close()
+	b, _, err := dir.ReadFile(filepath.Base(ready), 4096)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Unseen, nil
+	}
+	if err != nil || string(b) != nonce {
+		return Unseen, err
+	}
+	_, held, err := lock.Query(ready)
+	if err != nil || !held {
+		return Seen, err
+	}
+	return Locked, nil
+}

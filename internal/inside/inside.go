@@ -1,0 +1,78 @@
+// Package inside is what our own binary does inside a sandbox, where it is mounted read-only and may be all that there is:
+// no shell, no user database, a root file system that cannot be written, a user without a name and without capabilities.
+//
+// The worker starts it there with one hidden first argument. Init, Supervise and so on are the command lines.
+package inside
+
+import (
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// Argument is the hidden command of the binary; what to do follows.
+const Argument = "__inside"
+
+// Binary is where a sandbox has the binary.
+const Binary = "/laufwerk/laufwerk"
+
+// Init is the sandbox's first process. It reaps what loses its parent, no signal from inside ends it, and it writes nonce
+// into the file ready, which it keeps locked for as long as it lives: see Look. The directory of ready must be there.
+func Init(ready, nonce string) []string { return []string{Binary, Argument, "init", ready, nonce} }
+
+// Supervise is a supervisor on the directory of records dir, which must be there: see supervise.Handshake. It outlives
+// what started it.
+func Supervise(dir string) []string { return []string{Binary, Argument, supervise.Inside, dir} }
+
+// Interrupt asks the command of dir to stop: see Interrupted.
+func Interrupt(dir string) []string { return []string{Binary, Argument, "interrupt", dir} }
+
+// Fence ends everything of the operation in dir: see Fenced.
+func Fence(dir string) []string { return []string{Binary, Argument, "fence", dir} }
+
+// Put makes a file of what comes on stdin, with exactly these mode bits, whole or not at all, in place of whatever has its
+// name, and the directories above it. It exits with 0 once the file is there. No link is followed below the mount that
+// holds path.
+func Put(path string, mode fs.FileMode) []string {
+	return []string{Binary, Argument, "put", path, strconv.FormatUint(uint64(mode.Perm()), 8)}
+}
+
+// Probe tells what the sandbox has: see Probed.
+func Probe() []string { return []string{Binary, Argument, "probe"} }
+
+// memory is the heap in bytes from which on these processes rather work than grow: they count against the sandbox's limit.
+const memory = 16 << 20
+
+// Main is the entry. Its exit codes are 0, 1 for what failed, with the reason on stderr, and 2 for a wrong command line.
+func Main(env *system.Env, args []string) int {
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(memory)
+	if len(args) > 0 {
+		for _, s := range []struct {
+			name string
+			args int
+			run  func(env *system.Env, args []string) error
+		}{
+			{"init", 2, initialise}, {"interrupt", 1, interrupt}, {"fence", 1, fence}, {"put", 2, put}, {"probe", 0, probe},
+		} {
+			if s.name != args[0] || s.args != len(args)-1 {
+				continue
+			}
+			if err := s.run(env, args[1:]); err != nil {
+				_, _ = fmt.Fprintf(env.Err, "laufwerk %s %s: %v\n", Argument, s.name, err)
+				return failure.ExitFailed
+			}
+			return failure.ExitDone
+		}
+		if args[0] == supervise.Inside && len(args) == 2 {
+			return supervisor(env, args[1])
+		}
+	}
+	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE | %s DIR | interrupt DIR | fence DIR | put FILE MODE | probe\n", Argument, supervise.Inside)
+	return failure.ExitUsage
+}

@@ -1,0 +1,92 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// put writes a file that an agent may not redirect: a login. It is not made durable; what needs that is written by the host.
+func put(env *system.Env, args []string) error {
+	path := args[0]
+	mode, err := strconv.ParseUint(args[1], 8, 32)
+	if err != nil || mode > 0o777 {
+		return fmt.Errorf("the mode must be octal, like 600, got %q", args[1])
+	}
+	if path != filepath.Clean(path) || !filepath.IsAbs(path) || path == "/" {
+		return fmt.Errorf("the file must be a clean absolute path, got %q", path)
+	}
+	root, name, err := mounted(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for i := range len(name) {
+		if name[i] == '/' {
+			if err := root.Mkdir(name[:i], 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+		}
+	}
+	f, tmp, err := fresh(root, name, uint32(mode))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, env.In)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = instead(root, tmp, name)
+	}
+	if err != nil {
+		_ = root.Remove(tmp)
+	}
+	return err
+}
+
+// mounted is the mount that holds a path, and the path below it. An agent can neither move nor replace what is mounted; below
+// it, nothing is trusted.
+func mounted(path string) (*safefs.Root, string, error) {
+	root, err := safefs.OpenRoot("/")
+	if err != nil {
+		return nil, "", err
+	}
+	rest := strings.TrimPrefix(path, "/")
+	for i := 0; i < len(rest); i++ {
+		if rest[i] != '/' {
+			continue
+		}
+		info, err := root.Lstat(rest[:i])
+		if errors.Is(err, fs.ErrNotExist) {
+			break // to be made
+		}
+		if err == nil && info.Type == safefs.Dir && !info.Mount {
+			continue
+		}
+		if err == nil && info.Type != safefs.Dir {
+			err = &fs.PathError{Op: "put", Path: rest[:i], Err: safefs.ErrNotDir}
+		}
+		var next *safefs.Root
+		if err == nil {
+			next, err = safefs.OpenRoot(filepath.Join(root.Path(), rest[:i]))
+		}
+		if err == nil {
+			if now, e := next.Lstat("."); e != nil || !now.Same(info) {
+				_ = next.Close()
+				err = errors.Join(e, safefs.ErrChanged)
+			}
+		}
+		_ = root.Close()
+		if err != nil {
+			return nil, "", err
+		}
+		root, rest, i = next, rest[i+1:], -1
+	}
+	return root, rest, nil
+}

@@ -1,0 +1,63 @@
+package inside
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+)
+
+// supervisor becomes one, after it has left what started it.
+func supervisor(env *system.Env, dir string) int {
+	talk, err := process.Leave(supervise.LogPath(dir))
+	if err == nil {
+		env.Err = talk // else it is still that of the starting process, which learns it
+	}
+	return supervise.Main(env, []string{dir})
+}
+
+func launcher(env *system.Env) supervise.LocalLauncher { return supervise.LocalLauncher{Now: env.Now} }
+
+// answer is what interrupt prints.
+type answer struct {
+	Gone bool `json:"gone"` // there is no living supervisor
+}
+
+func interrupt(env *system.Env, args []string) error {
+	err := launcher(env).Interrupt(context.Background(), args[0])
+	if err != nil && !errors.Is(err, process.ErrGone) {
+		return err
+	}
+	return json.NewEncoder(env.Out).Encode(answer{Gone: err != nil})
+}
+
+// Interrupted reads what Interrupt printed: nil, process.ErrGone where no supervisor lived, or that it is no answer.
+func Interrupted(stdout []byte) error {
+	a, err := read[answer](stdout)
+	if err == nil && a.Gone {
+		return process.ErrGone
+	}
+	return err
+}
+
+// fence tells what the launcher of the place itself finds. Of a supervisor that was killed it is never sure: its descendants
+// have passed to Init, as have those of every other one, and an agent can take the mark off. Only the end of the whole
+// sandbox makes that sure.
+func fence(env *system.Env, args []string) error {
+	return json.NewEncoder(env.Out).Encode(launcher(env).Fence(context.Background(), args[0]))
+}
+
+// Fenced reads what Fence printed.
+func Fenced(stdout []byte) (supervise.Fenced, error) { return read[supervise.Fenced](stdout) }
+
+// read takes an answer, which is one line of JSON.
+func read[T any](stdout []byte) (out T, err error) {
+	if err := json.Unmarshal(stdout, &out); err != nil {
+		return out, fmt.Errorf("no answer from inside: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,40 @@
+package process
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// IgnoreSignals makes this process ignore every signal that can be ignored, the ends of children too: the kernel then reaps
+// them itself, also those that come to it as orphans. Go's runtime catches signals whose default would end a process, so
+// that for the first process of a PID namespace the kernel's own protection does not hold without this.
+func IgnoreSignals() { signal.Ignore() }
+
+// Keep holds f open, and does nothing else, for as long as this process lives.
+func Keep(f *File) {
+	for {
+		time.Sleep(time.Hour)
+		runtime.KeepAlive(f)
+	}
+}
+
+// Leave makes this process independent of what started it: it is in a session of its own, and what it says to stderr is
+// appended to the file log.
+func Leave(log string) (*File, error) {
+	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if _, err := unix.Setsid(); err != nil && err != unix.EPERM { // EPERM: it has its own already
+		return nil, err
+	}
+	if err := unix.Dup3(int(f.Fd()), 2, 0); err != nil {
+		return nil, err
+	}
+	return os.Stderr, nil
+}
