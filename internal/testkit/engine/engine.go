@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/client"
@@ -52,7 +53,7 @@ func Containers(t testing.TB, endpoint, label string) []container.Summary {
 func Remove(t testing.TB, endpoint, label string) {
 	t.Helper()
 	for _, c := range Containers(t, endpoint, label) {
-		if err := Client(t, endpoint).ContainerRemove(context.Background(), c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}); err != nil && !client.IsErrNotFound(err) {
+		if err := Client(t, endpoint).ContainerRemove(context.Background(), c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}); err != nil && !errdefs.IsNotFound(err) {
 			t.Errorf("remove the container %s %v: %v", c.ID, c.Names, err)
 		}
 	}
