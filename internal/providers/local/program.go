@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // codex is the program whose login this target gives to agents.
@@ -101,12 +101,7 @@ func (s *sandbox) Place(_ context.Context, program string, f harness.File) error
 
 // Secrets are the tokens of the user's login and of the copy that the session has, and variables whose names say what they are.
 func (s *sandbox) Secrets() []string {
-	var out []string
-	for _, kv := range s.own {
-		if name, value, _ := strings.Cut(kv, "="); secretName(name) {
-			out = append(out, value)
-		}
-	}
+	out := targets.SecretValues(s.own)
 	if !slices.Contains(s.config.Credentials, login.CodexSubscription) {
 		return out
 	}
@@ -117,14 +112,4 @@ func (s *sandbox) Secrets() []string {
 		out = append(out, login.CodexSecrets(b)...)
 	}
 	return out
-}
-
-func secretName(name string) bool {
-	name = strings.ToUpper(name)
-	for _, word := range []string{"KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
 }
