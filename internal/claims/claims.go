@@ -30,6 +30,9 @@ type Kind string
 const (
 	KindSession   Kind = "session"   // a provider's sandbox; locally a directory and the processes of its supervisors
 	KindWorkspace Kind = "workspace" // a directory below $LAUFWERK_HOME/workspaces
+
+	// KindPreparation is a container that an image is prepared in, or proved to work; it belongs to no run.
+	KindPreparation Kind = "preparation"
 )
 
 // Claim is one resource.

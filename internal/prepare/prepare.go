@@ -16,6 +16,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
@@ -234,11 +235,7 @@ func (o Options) install(ctx context.Context, tree string) (err error) {
 	}
 	defer func() { _ = files.RemoveAll(stage) }() // nothing is there any more once it was published
 	for _, name := range manifests() {
-		b, err := recipes.ReadFile("recipe/codex/" + name)
-		if err == nil {
-			err = files.Create(filepath.Join(stage, name), b)
-		}
-		if err != nil {
+		if err := files.Create(filepath.Join(stage, name), recipe.File(Codex, name)); err != nil {
 			return failure.Wrap(err, failure.Failed, "write the recipe")
 		}
 	}

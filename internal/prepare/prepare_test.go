@@ -11,6 +11,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
@@ -18,10 +19,7 @@ import (
 func TestLockfilesPinOneVersionAndNoRegistry(t *testing.T) {
 	var pkg struct{ Dependencies map[string]string }
 	for _, name := range manifests() {
-		b, err := recipes.ReadFile("recipe/codex/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := recipe.File(Codex, name)
 		text := string(b)
 		for _, no := range []string{"://", "resolved", "tarball"} {
 			if strings.Contains(text, no) {

@@ -2,43 +2,33 @@ package prepare
 
 import (
 	"crypto/sha256"
-	"embed"
 	"encoding/hex"
 	"path/filepath"
 	"runtime"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/recipe"
 )
 
 // Codex is the program's name.
-const Codex = "codex"
+const Codex = recipe.Codex
 
 // CodexVersion is the version that laufwerk is made for, and the one in the lockfiles.
-const CodexVersion = "0.171.0"
+const CodexVersion = recipe.CodexVersion
 
 // own is the recipe of a binary that was brought along.
 const own = "own"
 
-// recipes hold for each program what a package manager installs: the exact versions and checksums, and no place to get
-// them from, which is the user's configuration.
-//
-//go:embed recipe
-var recipes embed.FS
-
-// manifests are the files of a recipe.
-func manifests() []string { return []string{"package.json", "package-lock.json", "pnpm-lock.yaml"} }
+// manifests are the files of a recipe: each package manager has its lockfile.
+func manifests() []string { return []string{recipe.Package, recipe.NPMLock, recipe.PNPMLock} }
 
 // Recipe is the digest of what the prepared Codex is made from.
 func Recipe() string {
 	sum := sha256.New()
 	for _, name := range manifests() {
-		b, err := recipes.ReadFile("recipe/codex/" + name)
-		if err != nil {
-			panic(err) // it is embedded
-		}
 		sum.Write([]byte(name + "\x00"))
-		sum.Write(b)
+		sum.Write(recipe.File(Codex, name))
 		sum.Write([]byte{0})
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
@@ -46,16 +36,12 @@ func Recipe() string {
 
 // binary is the native executable in an installed tree. Its siblings belong to it, and it needs no Node.
 func binary(tree string) (string, error) {
-	var platform, triple string
-	switch runtime.GOOS + "/" + runtime.GOARCH {
-	case "linux/amd64":
-		platform, triple = "linux-x64", "x86_64-unknown-linux-musl"
-	case "linux/arm64":
-		platform, triple = "linux-arm64", "aarch64-unknown-linux-musl"
-	default:
-		return "", failure.New(failure.NotReady, "agents run on this host only on Linux; this is %s/%s", runtime.GOOS, runtime.GOARCH)
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	pkg, file := recipe.CodexBinary(platform)
+	if pkg == "" {
+		return "", failure.New(failure.NotReady, "agents run on this host only on Linux; this is %s", platform)
 	}
-	return filepath.Join(tree, "node_modules", "@openai", "codex-"+platform, "vendor", triple, "bin", "codex"), nil
+	return filepath.Join(tree, "node_modules", "@openai", pkg, file), nil
 }
 
 // Program is the path of a prepared program. What is missing, or was prepared from another recipe, is a failure of kind
