@@ -1,0 +1,86 @@
+package dockerengine
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/docker/cli/cli/context/store"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+)
+
+// config is the directory of Docker's CLI, "" where there is none.
+func (f Finder) config() string {
+	if dir := f.Vars["DOCKER_CONFIG"]; dir != "" {
+		return dir
+	}
+	if f.Home == "" {
+		return ""
+	}
+	return filepath.Join(f.Home, ".docker")
+}
+
+// context is the name of the context that is in force and what says so, "" for the default one.
+func (f Finder) context() (name, from string, err error) {
+	name, from = f.Vars["DOCKER_CONTEXT"], "DOCKER_CONTEXT"
+	if name == "" && f.config() != "" {
+		from = filepath.Join(f.config(), "config.json")
+		if name, err = currentContext(from); err != nil {
+			return "", "", err
+		}
+	}
+	if name == "default" { // the CLI's name for "no context"
+		name = ""
+	}
+	return name, from, nil
+}
+
+// currentContext reads one key of the CLI's config.json and no other: the CLI's own loader also decodes logins, and what is
+// wrong with those does not matter here.
+func currentContext(path string) (string, error) {
+	b, err := files.Read(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(b)) == 0 {
+		return "", nil
+	}
+	var config struct {
+		CurrentContext string `json:"currentContext"`
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &config)
+	}
+	if err != nil {
+		out := failure.New(failure.NotReady, "cannot tell the current Docker context from %s", path).
+			WithHint("DOCKER_HOST=unix:///var/run/docker.sock   # or repair the file").WithPaths(path)
+		out.Err = err
+		return "", out
+	}
+	return config.CurrentContext, nil
+}
+
+// contextHost is the endpoint of a context in the CLI's store.
+func (f Finder) contextHost(name, from string) (string, error) {
+	dir := filepath.Join(f.config(), "contexts")
+	type endpoint struct{ Host string }
+	kinds := store.NewConfig(func() any { return &map[string]any{} }, store.EndpointTypeGetter("docker", func() any { return &endpoint{} }))
+	meta, err := store.New(dir, kinds).GetMetadata(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", failure.New(failure.NotReady, "%s names the Docker context %q, which is not in %s", from, name, dir).
+			WithHint("docker context ls && docker context use default").WithPaths(dir)
+	}
+	if err != nil {
+		return "", failure.Wrap(err, failure.NotReady, "cannot read the Docker context %q, which %s names", name, from)
+	}
+	e, ok := meta.Endpoints["docker"].(endpoint)
+	if !ok {
+		return "", failure.New(failure.NotReady, "the Docker context %q, which %s names, has no Docker endpoint", name, from).
+			WithHint("docker context use default")
+	}
+	if e.Host == "" { // the CLI writes none for its own default
+		return unix + defaultSocket, nil
+	}
+	return e.Host, nil
+}

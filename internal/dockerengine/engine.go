@@ -1,0 +1,227 @@
+// Package dockerengine finds the Docker engine of this host and speaks to it. Every change has one of three outcomes, and
+// every call an end: nothing here waits for an engine that hangs.
+package dockerengine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/docker/docker/api/types"
+	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/api/types/versions"
+	"github.com/docker/docker/client"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+)
+
+// Engine is an engine that answered. It is safe for concurrent use.
+type Engine struct {
+	endpoint Endpoint
+	client   *client.Client
+	http     *http.Transport
+	api      string // the engine's own version
+	limits   limits
+
+	mu    sync.Mutex
+	facts Facts
+}
+
+// Facts are what an engine says of itself.
+type Facts struct {
+	ID            string
+	RootDir       string // on its host
+	Version       string // "20.10.24"
+	API           string // the newest version that it speaks: "1.41"
+	OS            string // "linux"
+	Arch          string // as Go names it: "amd64", "arm64"
+	Rootless      bool   // root inside is the user who started it
+	UserNS        bool   // root inside is another user outside, unless a container asks for the host's
+	Memory        bool   // can be enforced, like the three below
+	Swap          bool
+	Pids          bool
+	CPU           bool
+	CgroupVersion string // "1" or "2"
+}
+
+// Identity tells engines apart. The ID alone does not: engines that share one /etc/docker/key.json have the same.
+func (f Facts) Identity() string { return fmt.Sprintf("docker engine %s at %s", f.ID, f.RootDir) }
+
+// MinAPI is the oldest API version that has all that is asked of an engine: Docker 20.10.
+const MinAPI = "1.41"
+
+// Connect asks the engine at an endpoint who it is: one ping, one info. A failure is of kind NotReady, or Unsupported where
+// the engine is there but cannot be used.
+func Connect(ctx context.Context, endpoint Endpoint) (*Engine, error) {
+	return connect(ctx, endpoint, standardLimits())
+}
+
+func connect(ctx context.Context, endpoint Endpoint, l limits) (*Engine, error) {
+	e, err := dial(endpoint, l)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.negotiate(ctx); err != nil {
+		e.Close()
+		return nil, err
+	}
+	if _, err := e.Refresh(ctx); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// dial makes an Engine that nothing is known of. No environment variable changes what it does.
+func dial(endpoint Endpoint, l limits) (*Engine, error) {
+	if !strings.HasPrefix(endpoint.Host, unix+"/") {
+		_, err := named(endpoint.Host, endpoint.Origin)
+		return nil, err
+	}
+	e := &Engine{endpoint: endpoint, limits: l}
+	e.http = &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return e.connection(ctx) },
+		DisableCompression: true,
+		MaxIdleConns:       8, MaxIdleConnsPerHost: 8, IdleConnTimeout: 30 * time.Second,
+	}
+	c, err := client.NewClientWithOpts(client.WithHost(endpoint.Host),
+		client.WithHTTPClient(&http.Client{Transport: watch{e.http}, CheckRedirect: client.CheckRedirect}))
+	if err != nil {
+		return nil, failure.Wrap(err, failure.NotReady, "cannot speak to the engine at %s", endpoint)
+	}
+	e.client = c
+	return e, nil
+}
+
+func (e *Engine) connection(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", e.endpoint.Socket())
+}
+
+// negotiate pings and settles on a version.
+func (e *Engine) negotiate(ctx context.Context) error {
+	c, cancel := begin(ctx, e.limits.ping)
+	defer cancel()
+	ping, err := e.client.Ping(c.ctx)
+	if err != nil && ping.APIVersion == "" {
+		return e.noEngine(c, err)
+	}
+	if err != nil { // it is an engine, and says that it is not well
+		return failure.Wrap(errors.New(said(err)), failure.NotReady, "the engine at %s answers a ping with an error", e.endpoint)
+	}
+	if err := e.suits(ping); err != nil {
+		return err
+	}
+	e.client.NegotiateAPIVersionPing(ping)
+	e.api = ping.APIVersion
+	return nil
+}
+
+func (e *Engine) suits(ping types.Ping) error {
+	ours := e.client.ClientVersion()
+	switch {
+	case ping.APIVersion == "":
+		return failure.New(failure.NotReady, "what listens at %s is not a Docker engine: it answers without an API version", e.endpoint).WithPaths(e.endpoint.Socket())
+	case ping.OSType == "windows":
+		return failure.New(failure.Unsupported, "the engine at %s runs Windows containers; laufwerk needs Linux containers", e.endpoint).
+			WithHint("switch Docker Desktop to Linux containers")
+	case versions.LessThan(ping.APIVersion, MinAPI):
+		return failure.New(failure.Unsupported, "the engine at %s speaks API %s at most; laufwerk needs at least %s (Docker 20.10) and speaks up to %s",
+			e.endpoint, ping.APIVersion, MinAPI, ours).WithHint("upgrade the engine: https://docs.docker.com/engine/install/")
+	}
+	return nil
+}
+
+// noEngine explains a ping that brought no engine's answer.
+func (e *Engine) noEngine(c *call, err error) error {
+	text := c.cause(err).Error() + "\n" + err.Error()
+	tls := strings.Contains(text, "HTTP request to an HTTPS server")
+	switch {
+	case c.ctx.Err() != nil && c.parent.Err() == nil:
+		return failure.New(failure.NotReady, "the engine at %s hangs: it takes connections, but did not answer a ping within %s", e.endpoint, c.limit).
+			WithHint("%s", hungHint).WithPaths(e.endpoint.Socket())
+	case tls || strings.Contains(text, "malformed HTTP"):
+		what := "it does not speak HTTP/1.1"
+		if tls || strings.Contains(text, `\x15\x03`) {
+			what = "it speaks TLS, and a unix socket is spoken to without"
+		}
+		out := failure.New(failure.NotReady, "what listens at %s is not a Docker engine's socket: %s", e.endpoint, what).
+			WithHint("DOCKER_HOST=unix:///var/run/docker.sock   # or another socket of an engine").WithPaths(e.endpoint.Socket())
+		out.Err = c.cause(err)
+		return out
+	case c.status.Load() != 0:
+		out := failure.New(failure.NotReady, "what listens at %s is not a Docker engine: it answered a ping with HTTP %d", e.endpoint, c.status.Load()).
+			WithPaths(e.endpoint.Socket())
+		out.Err = errors.New(said(err))
+		return out
+	default:
+		return e.look(c, err, "cannot reach the Docker engine")
+	}
+}
+
+// Endpoint is where it is.
+func (e *Engine) Endpoint() Endpoint { return e.endpoint }
+
+// Facts are what it said when it was asked last.
+func (e *Engine) Facts() Facts {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.facts
+}
+
+// Close ends idle connections; calls go on.
+func (e *Engine) Close() { e.http.CloseIdleConnections() }
+
+// Refresh asks again, in one call: the engine may have been restarted, or another one may sit on the socket now.
+func (e *Engine) Refresh(ctx context.Context) (Facts, error) {
+	c, cancel := begin(ctx, e.limits.info)
+	defer cancel()
+	info, err := e.client.Info(c.ctx)
+	if err == nil && (info.ID == "" || info.DockerRootDir == "") {
+		// It answers so while its own parts do not answer it.
+		return Facts{}, failure.New(failure.NotReady, "the engine at %s does not say who it is: its info has no ID or no root directory", e.endpoint).WithHint("%s", hungHint)
+	}
+	if c.says(err, http.StatusBadRequest, "client version") {
+		out := failure.New(failure.Unsupported, "the engine at %s speaks API %s and refuses %s, the newest that laufwerk speaks", e.endpoint, e.api, e.client.ClientVersion()).
+			WithHint("upgrade laufwerk")
+		out.Err = errors.New(said(err))
+		return Facts{}, out
+	}
+	if err != nil {
+		return Facts{}, e.explain(c, err, failure.NotReady, "ask the Docker engine at %s who it is", e.endpoint)
+	}
+	if info.OSType != "linux" {
+		return Facts{}, failure.New(failure.Unsupported, "the engine at %s runs %s containers; laufwerk needs Linux containers", e.endpoint, info.OSType).
+			WithHint("switch Docker Desktop to Linux containers")
+	}
+	f := e.read(info)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.facts = f
+	return f, nil
+}
+
+func (e *Engine) read(info system.Info) Facts {
+	option := func(name string) bool {
+		return slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return slices.Contains(strings.Split(o, ","), "name="+name) })
+	}
+	arch := info.Architecture
+	switch arch {
+	case "x86_64":
+		arch = "amd64"
+	case "aarch64":
+		arch = "arm64"
+	}
+	return Facts{
+		ID: info.ID, RootDir: info.DockerRootDir, Version: info.ServerVersion, API: e.api, OS: info.OSType, Arch: arch,
+		Rootless: option("rootless"), UserNS: option("userns"),
+		Memory: info.MemoryLimit, Swap: info.SwapLimit, Pids: info.PidsLimit, CPU: info.CPUCfsQuota && info.CPUCfsPeriod,
+		CgroupVersion: info.CgroupVersion,
+	}
+}

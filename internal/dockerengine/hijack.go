@@ -1,0 +1,81 @@
+package dockerengine
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// hijacked is a connection that an HTTP request turned into a plain stream in both directions.
+type hijacked struct {
+	*net.UnixConn
+	r *bufio.Reader // what came behind the answer
+}
+
+func (h *hijacked) Read(b []byte) (int, error) { return h.r.Read(b) }
+
+// hijack posts body and takes over the connection. The client's own way drops the text of a refusal and waits for a hung
+// engine without end. The connection outlives the call: from then on life ends it.
+func (e *Engine) hijack(c *call, life context.Context, path string, body any) (*hijacked, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(c.ctx, http.MethodPost, "http://docker/v"+e.client.ClientVersion()+path, bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "tcp")
+
+	conn, err := e.connection(c.ctx)
+	if err != nil {
+		c.failed.Store(&err)
+		return nil, err
+	}
+	c.reached.Store(true)
+	unixConn := conn.(*net.UnixConn)
+	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	h, err := e.upgrade(c, unixConn, req)
+	if !stop() && err == nil {
+		err = c.ctx.Err()
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	context.AfterFunc(life, func() { _ = conn.Close() })
+	return h, nil
+}
+
+func (e *Engine) upgrade(c *call, conn *net.UnixConn, req *http.Request) (*hijacked, error) {
+	if err := req.Write(conn); err != nil {
+		c.failed.Store(&err)
+		return nil, err
+	}
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, req)
+	if err != nil {
+		c.failed.Store(&err)
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		defer resp.Body.Close()
+		c.status.Store(int32(resp.StatusCode)) //nolint:gosec // three digits
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+		var answer struct{ Message string }
+		if json.Unmarshal(text, &answer) == nil && answer.Message != "" {
+			text = []byte(answer.Message)
+		}
+		return nil, fmt.Errorf("HTTP %d: %s", resp.StatusCode, strings.TrimSpace(string(text)))
+	}
+	c.status.Store(http.StatusSwitchingProtocols)
+	return &hijacked{conn, r}, nil
+}

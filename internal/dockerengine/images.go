@@ -1,0 +1,109 @@
+package dockerengine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/docker/docker/api/types/image"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// Image looks at an image by reference or id. Absent is the engine's own answer.
+func (e *Engine) Image(ctx context.Context, ref string) (image.InspectResponse, providers.Presence, error) {
+	c, cancel := begin(ctx, e.limits.query)
+	defer cancel()
+	found, err := e.client.ImageInspect(c.ctx, ref)
+	if c.noImage(err) {
+		return image.InspectResponse{}, providers.Absent, nil
+	}
+	if err == nil && found.ID == "" {
+		err = errors.New("the engine's answer is not complete")
+	}
+	if err != nil {
+		return image.InspectResponse{}, providers.Unseen, e.look(c, err, "inspect the image %s", ref)
+	}
+	return found, providers.Present, nil
+}
+
+func (c *call) noImage(err error) bool { return c.says(err, http.StatusNotFound, "no such image") }
+
+// Images lists the images that carry all labels. A label without a value asks for its name only.
+func (e *Engine) Images(ctx context.Context, labels map[string]string) ([]image.Summary, error) {
+	c, cancel := begin(ctx, e.limits.query)
+	defer cancel()
+	list, err := e.client.ImageList(c.ctx, image.ListOptions{Filters: labelled(labels)})
+	if err != nil {
+		return nil, e.look(c, err, "list the images of laufwerk")
+	}
+	return list, nil
+}
+
+// Tag gives an image a name, in place of any other image that has it.
+func (e *Engine) Tag(ctx context.Context, id, ref string) (providers.Done, error) {
+	c, cancel := begin(ctx, e.limits.effect)
+	defer cancel()
+	crash.Point("dockerengine/before-tag")
+	err := e.client.ImageTag(c.ctx, id, ref)
+	crash.Point("dockerengine/after-tag")
+	done, failed := e.effect(c, err, "name the image %s %s", id, ref)
+	if f := failure.As(failed); f != nil && c.noImage(err) {
+		f.Kind = failure.NotReady
+	}
+	return done, failed
+}
+
+// RemoveImage removes a name, and with the last name the image and its untagged parents; an id has to have one name at most.
+// One that is not there is Yes, one that a container uses No.
+func (e *Engine) RemoveImage(ctx context.Context, ref string) (providers.Done, error) {
+	c, cancel := begin(ctx, e.limits.effect)
+	defer cancel()
+	crash.Point("dockerengine/before-remove-image")
+	_, err := e.client.ImageRemove(c.ctx, ref, image.RemoveOptions{PruneChildren: true})
+	crash.Point("dockerengine/after-remove-image")
+	if c.noImage(err) {
+		return providers.Yes, nil
+	}
+	return e.effect(c, err, "remove the image %s", ref)
+}
+
+// CopyFrom reads a file or directory of a container, running or not, as a tar archive whose names begin with the last element
+// of path. A cut archive ends with an error. The caller closes it.
+func (e *Engine) CopyFrom(ctx context.Context, id, path string) (io.ReadCloser, error) {
+	c, cancel := begin(ctx, e.limits.bulk)
+	body, _, err := e.client.CopyFromContainer(c.ctx, id, path)
+	if err != nil {
+		defer cancel()
+		return nil, e.look(c, err, "copy %s out of the container %s", path, id)
+	}
+	return &copied{body, cancel}, nil
+}
+
+type copied struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (c *copied) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
+}
+
+// Pull fetches an image from its registry, without a login. progress, which may be nil, gets a line for every step.
+func (e *Engine) Pull(ctx context.Context, ref string, progress func(line string)) (providers.Done, error) {
+	c, cancel := begin(ctx, e.limits.bulk)
+	defer cancel()
+	crash.Point("dockerengine/before-pull")
+	body, err := e.client.ImagePull(c.ctx, ref, image.PullOptions{})
+	if err != nil {
+		return e.effect(c, err, "pull the image %s", ref)
+	}
+	defer body.Close()
+	_, err = readMessages(body, io.Discard, progress)
+	crash.Point("dockerengine/after-pull")
+	return e.streamed(c, err, "pull the image %s", ref)
+}
