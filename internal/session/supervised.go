@@ -267,7 +267,13 @@ func untilDetached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return out, func() { stop(); cancel(nil) }
 }
 
+// unsure is what an operation comes to whose processes may still run. Where that cannot be learned now it stays open, and the
+// session can be used again once it is.
 func (m *Manager) unsure(s *state, f supervise.Fenced) error {
+	if f.Later {
+		return failure.New(failure.NotReady, "what still runs of the session %q cannot be learned now: %s", s.key, f.Why).
+			WithHint("laufwerk resume %s", m.Run)
+	}
 	err := failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of the session %q runs any more: %s", s.key, f.Why).
 		WithHint("close the session; `laufwerk claims list` shows what is known, `laufwerk claims abandon CLAIM --reason …` gives it up")
 	s.lose(err)

@@ -49,7 +49,8 @@ type world struct {
 	store *counting
 	host  map[string]string // the worker's environment
 	execs atomic.Int64
-	at    string // replaces the machine's identity where it is not ""
+	at    string      // replaces the machine's identity where it is not ""
+	deaf  atomic.Bool // what is entered cannot be fenced now
 }
 
 // counting counts transactions.
@@ -120,7 +121,16 @@ func (w *world) attempts() []string {
 // elsewhere is the local provider on a machine that may be another one.
 type elsewhere struct {
 	*local.Provider
-	at string
+	at   string
+	deaf *atomic.Bool
+}
+
+func (e elsewhere) Enter(ctx context.Context, in providers.Intent, def providers.Definition) (providers.Sandbox, error) {
+	sb, err := e.Provider.Enter(ctx, in, def)
+	if err == nil && e.deaf.Load() {
+		sb = unreachable{sb}
+	}
+	return sb, err
 }
 
 func (e elsewhere) Endpoint(ctx context.Context, def providers.Definition) (string, error) {
@@ -135,7 +145,7 @@ const workspace = "w"
 // worker is a new process's manager.
 func (w *world) worker() *session.Manager {
 	w.t.Helper()
-	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at}
+	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf}
 	def := w.target()
 	driver := claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,

@@ -56,9 +56,10 @@ func FenceAll(ctx context.Context, l Launcher, dirs []string) Fenced {
 	return all
 }
 
-// add takes in the fence of one operation. How tells the weakest means that was needed.
+// add takes in the fence of one operation. How tells the weakest means that was needed; Later, that every one that is not
+// sure may become so.
 func (f *Fenced) add(one Fenced, name string) {
-	strength := []string{HowNothing, HowBoot, HowCgroup, HowSubreaper, HowMarks}
+	strength := []string{HowNothing, HowBoot, HowContainer, HowCgroup, HowSubreaper, HowMarks}
 	if slices.Index(strength, one.How) > slices.Index(strength, f.How) {
 		f.How = one.How
 	}
@@ -67,12 +68,31 @@ func (f *Fenced) add(one Fenced, name string) {
 		f.At = one.At
 	}
 	if !one.Sure {
+		f.Later = one.Later && (f.Sure || f.Later)
 		f.Sure = false
 		if f.Why != "" {
 			f.Why += "; "
 		}
 		f.Why += name + ": " + one.Why
 	}
+}
+
+// Settled is the fence of an operation that needs none, wherever it ran: nothing was started, and nothing can be any more, or
+// its supervisor is gone and wrote that nothing is left. Where it says false, a Launcher has to fence. The boot that a record
+// names is not compared: a place can have a kernel of its own.
+func Settled(dir string) (Fenced, bool) {
+	status, err := Abandon(dir)
+	if err != nil {
+		return Fenced{}, false
+	}
+	if status == NotStarted {
+		return Fenced{Sure: true, How: HowNothing}, true
+	}
+	v, err := Look(dir)
+	if err != nil || v.Held || v.Gone == nil || !v.Gone.Sure {
+		return Fenced{}, false
+	}
+	return *v.Gone, true
 }
 
 func unsure(how, format string, args ...any) Fenced {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -37,36 +36,62 @@ func (l LocalLauncher) Launch(ctx context.Context, dir string, spec Spec) error 
 	if err := process.Supported(); err != nil {
 		return errors.Join(failure.New(failure.Unsupported, "commands cannot be run here: %v", err), ErrRefused)
 	}
-	data, err := json.Marshal(spec)
-	if err != nil {
-		return err
-	}
 	if err := files.MkdirAll(dir); err != nil {
 		return errors.Join(err, ErrRefused)
 	}
-	log := filepath.Join(dir, logName)
-	crash.Point("supervise/before-launch")
-	d, err := process.Detach(l.Executable, []string{"laufwerk", Argument, dir}, l.Env, log)
+	return Handshake(ctx, dir, spec, func(context.Context) (Pipe, error) {
+		d, err := process.Detach(l.Executable, []string{"laufwerk", Argument, dir}, l.Env, LogPath(dir))
+		if err != nil {
+			return Pipe{}, errors.Join(failure.New(failure.Failed, "the supervisor could not be started: %v", err), ErrRefused)
+		}
+		return Pipe{In: d.In, Out: d.Out, Exited: d.Exited, Close: func() { _ = d.Out.Close() }}, nil
+	})
+}
+
+// Pipe reaches a supervisor that was just started.
+type Pipe struct {
+	In     io.WriteCloser  // its stdin; safe to close at any time
+	Out    io.Reader       // its stdout
+	Exited <-chan struct{} // closed once it is certain that it has ended; nil where that cannot be learned
+	Close  func()          // ends a read of Out, and gives up whatever leads there; it may be nil
+}
+
+// Handshake starts a supervisor on dir, as this host knows it, and hands it spec. The directory must be there: a supervisor
+// makes none. It returns nil once the supervisor has read spec and `started` is on disk, or may be.
+// An error of start with ErrRefused in its chain says that nothing was started; any other leaves it open. ErrRefused is in the
+// chain of an error after which nothing runs because of this call; after one of kind OutcomeUnknown, Abandon decides.
+func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx context.Context) (Pipe, error)) error {
+	data, err := json.Marshal(spec)
 	if err != nil {
-		return errors.Join(failure.New(failure.Failed, "the supervisor could not be started: %v", err), ErrRefused)
+		return errors.Join(err, ErrRefused)
+	}
+	crash.Point("supervise/before-launch")
+	p, err := start(ctx)
+	if err != nil {
+		if errors.Is(err, ErrRefused) || failure.Is(err, failure.OutcomeUnknown) {
+			return err
+		}
+		return unclear(dir, err)
 	}
 	crash.Point("supervise/after-launch")
-	defer d.Out.Close()
+	if p.Close != nil {
+		defer p.Close()
+	}
 	go func() {
-		_, _ = d.In.Write(data) // what does not arrive whole is not run
-		_ = d.In.Close()
+		_, _ = p.In.Write(data) // what does not arrive whole is not run
+		_ = p.In.Close()
 	}()
 	answer := make(chan *ack, 1)
-	go func() { answer <- readAck(d.Out) }()
+	go func() { answer <- readAck(p.Out) }()
 	select {
 	case a := <-answer:
-		return launched(dir, a, d.Exited)
+		return launched(dir, a, p.Exited)
 	case <-ctx.Done():
 	}
-	_ = d.In.Close()
+	_ = p.In.Close()
 	select {
 	case a := <-answer:
-		return launched(dir, a, d.Exited)
+		return launched(dir, a, p.Exited)
 	case <-time.After(cancelGrace):
 		return unclear(dir, ctx.Err())
 	}
@@ -110,12 +135,19 @@ func unclear(dir string, why error) error {
 
 // lastWords is the end of the supervisor's log.
 func lastWords(dir string) string {
-	b, err := files.Read(filepath.Join(dir, logName))
-	if err != nil || len(b) == 0 {
+	r, err := openRecords(dir)
+	if err != nil {
 		return ""
 	}
-	if len(b) > 500 {
-		b = b[len(b)-500:]
+	defer r.close()
+	f, info, err := r.root.Open(logName)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size-500), 500))
+	if err != nil || len(b) == 0 {
+		return ""
 	}
 	return fmt.Sprintf(": %s", strings.TrimSpace(strings.ToValidUTF8(string(b), "\uFFFD")))
 }

@@ -88,16 +88,19 @@ const (
 	HowSubreaper = "subreaper"
 	HowMarks     = "marks"
 	HowBoot      = "boot"
+	HowContainer = "container" // the whole container was ended
 	HowNothing   = "nothing started"
 )
 
 // Fenced says what is left after a fence. Sure is false where something may have escaped our sight.
 type Fenced struct {
-	Sure      bool      `json:"sure"`
-	How       string    `json:"how"`
-	Survivors []int     `json:"survivors,omitempty"`
-	Why       string    `json:"why,omitempty"` // of Sure == false
-	At        time.Time `json:"at"`
+	Sure      bool   `json:"sure"`
+	How       string `json:"how"`
+	Survivors []int  `json:"survivors,omitempty"`
+	Why       string `json:"why,omitempty"` // of Sure == false
+	// Later, of one that is not sure, says that nothing could be learned, because the place cannot be reached now: ask again.
+	Later bool      `json:"later,omitempty"`
+	At    time.Time `json:"at"`
 }
 
 // Launcher starts supervisors and reaches them: on this host, or inside a sandbox.
