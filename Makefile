@@ -38,6 +38,7 @@ update-docs: ## rewrites what the binary says of itself in README.md and docs/
 
 # On a busy machine: make bench BENCH_WITH='nice -n -15' (as root). Not with real-time priority: it makes waking slower.
 bench: build ## the numbers to hold, beside yardsticks; bench/main.go says how
+	@.ci/parts node22 restate || echo "make bench: without a Restate server; its published number is used"
 	go build -o .tools/bench ./bench
 	$(BENCH_WITH) .tools/bench -binary bin/laufwerk $(BENCH_ARGS)
 
