@@ -15,7 +15,10 @@
 // answer at a time and waits for idle: so the order of answers alone decides what the workflow does.
 package protocol
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Version of this protocol.
 const Version = "1.0"
@@ -31,6 +34,7 @@ const (
 	TypeIdle   = "idle"   // child → engine
 	TypeLog    = "log"    // child → engine: console.*
 	TypeBundle = "bundle" // child → engine: the bundle it made
+	TypeHost   = "host"   // child → engine: what the module asks of the host while it is evaluated; engine → child: the answer
 	TypeDone   = "done"   // child → engine
 )
 
@@ -47,6 +51,7 @@ type Message struct {
 	Start   *Start          `json:"start,omitempty"`
 	File    *File           `json:"file,omitempty"`
 	Bundle  *Bundle         `json:"bundle,omitempty"`
+	Host    *HostCall       `json:"host,omitempty"`
 }
 
 // Start says what the child is to do.
@@ -70,6 +75,9 @@ type Limits struct {
 	StepMillis  int64 `json:"stepMillis"` // computing between two messages; 0 is no limit
 }
 
+// Step is the time of computing between two messages.
+func (l Limits) Step() time.Duration { return time.Duration(l.StepMillis) * time.Millisecond }
+
 // Bundle is user code in one module with its source map, and the SDK that it was made with, a script that is evaluated
 // before it ("" where the SDK is part of the code). Digest is sha256 over SDK and Code, hexadecimal.
 type Bundle struct {
@@ -78,6 +86,17 @@ type Bundle struct {
 	Map    string          `json:"map,omitempty"`
 	Digest string          `json:"digest"`
 	Output json.RawMessage `json:"output,omitempty"` // JSON Schema of a workflow's result: pinned with its code
+	// Answers are what the host said while the module was evaluated. They are pinned with its code: a run, which evaluates the
+	// module again with every worker, hears the same each time, and nothing else.
+	Answers []HostCall `json:"answers,omitempty"`
+}
+
+// HostCall is what a module asks of the host while it is evaluated (Name and Args alone), with the answer: Value or Error.
+type HostCall struct {
+	Name  string          `json:"name"` // the function of the SDK
+	Args  json.RawMessage `json:"args"` // canonical: object keys sorted
+	Value json.RawMessage `json:"value,omitempty"`
+	Error *Error          `json:"error,omitempty"`
 }
 
 // File is a request for a file (Path alone) or its answer.

@@ -174,7 +174,7 @@ func TestABundleKeepsItsSDK(t *testing.T) {
 		if name == "another" {
 			b.Code = "if (globalThis.another !== 1) throw new Error(\"not its own SDK\");\n" + b.Code
 		}
-		vm, err := newIsolate(Limits{MemoryBytes: LeastMemory}, "", 0, testRules{}, nil)
+		vm, err := newIsolate(Limits{MemoryBytes: LeastMemory}, "", 0, testRules{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestABundleKeepsItsSDK(t *testing.T) {
 	}
 	inside := bundle // as before minor version 1
 	inside.Code, inside.SDK = sdkScript+inside.Code, ""
-	vm, err := newIsolate(Limits{MemoryBytes: LeastMemory}, "", 0, testRules{}, nil)
+	vm, err := newIsolate(Limits{MemoryBytes: LeastMemory}, "", 0, testRules{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

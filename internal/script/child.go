@@ -53,7 +53,7 @@ func (c *Child) step(ctx context.Context, answer *protocol.Message) ([]protocol.
 	}
 	var late <-chan time.Time
 	if c.limits.StepMillis > 0 {
-		t := time.NewTimer(time.Duration(c.limits.StepMillis)*time.Millisecond + grace)
+		t := time.NewTimer(c.limits.Step() + grace)
 		defer t.Stop()
 		late = t.C
 	}

@@ -102,8 +102,11 @@ func TestBadModules(t *testing.T) {
 		"timer":           {"setTimeout(() => {}, 1);\nexport default 1;", entry + ":1:1: TypeError: setTimeout is not there: config and workflows run without timers, files, processes or network; a workflow sleeps with `yield* Clock.sleep({ key, duration })`"},
 		"fetch":           {"export default fetch('x');", entry + ":1:16: TypeError: fetch is not there: config and workflows run without timers, files, processes or network; a workflow runs a program with Host.exec or a session's exec"},
 		"not JSON":        {"export default new Map();", entry + `: the result: expected a JSON value, got a Map`},
-		"docker":          {"import { createDockerExecution } from '@laufwerk/execution';\nexport default createDockerExecution();", entry + ":2:16: createDockerExecution is not part of this build: the docker target is not there yet; createLocalExecution of @laufwerk/execution/local is"},
-		"prepare":         {"import { prepareCodexImage } from '@laufwerk/execution';\nexport default await prepareCodexImage({ image: 'a', manifestPath: 'b' });", entry + ":2:22: prepareCodexImage is not part of this build: the docker target is not there yet; createLocalExecution of @laufwerk/execution/local is"},
+		"openshell":       {"import { createOpenShellExecution } from '@laufwerk/execution/openshell';\nexport default createOpenShellExecution({} as any);", entry + ":2:16: createOpenShellExecution is not part of this build: the openshell target is not there yet; createLocalExecution of @laufwerk/execution/local is"},
+		"prepare":         {"import { prepareCodexImage } from '@laufwerk/execution';\nprepareCodexImage({ image: 'a', manifestPath: 'b' });\nexport default 1;", entry + ":2:1: prepareCodexImage is not part of this build"},
+		"prepare's name":  {"import { prepareCodexImage } from '@laufwerk/execution';\nprepareCodexImage({ image: 'a', manifestPaht: 'b' } as any);\nexport default 1;", entry + ":2:1: manifestPaht: prepareCodexImage has no such option; did you mean `manifestPath`?"},
+		"not a signal":    {"import { loadPreparedCodexImage } from '@laufwerk/execution';\nexport default await loadPreparedCodexImage('m', undefined, 3 as any);", entry + ":2:22: signal: expected an AbortSignal, got 3"},
+		"prepared":        {"import { createDockerExecution } from '@laufwerk/execution';\nexport default createDockerExecution({ prepared: { image: 'x' } } as any);", entry + ":2:16: prepared: there is no such option; `image` takes what loadPreparedCodexImage gives"},
 		"stack overflow":  {"const f = (): number => f() + 1;\nexport default f();", entry + ":1:25: InternalError: stack overflow"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,6 +30,8 @@ type isolate struct {
 	rules    Validator
 	out      []*protocol.Message
 	log      func(*protocol.Message)
+	ask      func(protocol.HostCall) protocol.HostCall
+	limit    *time.Timer // of the step that runs; nil where there is none
 	loadErr  string
 	attached bool
 	answer   quickjs.Value     // __laufwerk.deliver
@@ -39,17 +41,18 @@ type isolate struct {
 // placesKept bounds the places that are remembered.
 const placesKept = 1000
 
-// newIsolate makes an engine whose time and randomness follow from now (ms since 1970) and seed alone. log gets console output.
-func newIsolate(limits Limits, seed string, now int64, rules Validator, log func(*protocol.Message)) (*isolate, error) {
+// newIsolate makes an engine whose time and randomness follow from now (ms since 1970) and seed alone. log gets console output,
+// ask has the host's answers.
+func newIsolate(limits Limits, seed string, now int64, rules Validator, log func(*protocol.Message), ask func(protocol.HostCall) protocol.HostCall) (*isolate, error) {
 	vm, err := quickjs.NewVM()
 	if err != nil {
 		return nil, err
 	}
 	limits.MemoryBytes = max(limits.MemoryBytes, LeastMemory)
 	vm.SetMemoryLimit(uintptr(limits.MemoryBytes))
-	i := &isolate{vm: vm, limits: limits, rules: rules, log: log}
+	i := &isolate{vm: vm, limits: limits, rules: rules, log: log, ask: ask}
 	for name, fn := range map[string]quickjs.HostFunc{
-		"__post": i.post, "__validate": i.validate, "__digest": digest, "__url": parseURL, "__log": i.console,
+		"__post": i.post, "__validate": i.validate, "__call": i.call, "__digest": digest, "__url": parseURL, "__log": i.console,
 		"__attach": func([]any) (any, error) { i.attached = true; return nil, nil },
 		"__failed": func(a []any) (any, error) { i.loadErr = text(a, 0); return nil, nil },
 	} {
@@ -63,10 +66,10 @@ func newIsolate(limits Limits, seed string, now int64, rules Validator, log func
 		_ = vm.Close()
 		return nil, fmt.Errorf("prelude: %w", err)
 	}
-	boot := fmt.Sprintf(`Object.defineProperty(globalThis, "__laufwerk", { value: Object.freeze(__prelude(__post, __validate, __digest, __url, __log, __attach, %q, %d)) });
+	boot := fmt.Sprintf(`Object.defineProperty(globalThis, "__laufwerk", { value: Object.freeze(__prelude(__post, __validate, __call, __digest, __url, __log, __attach, %q, %d)) });
 globalThis.__load = (api => failed => api.load(%q, failed))(__laufwerk);
 globalThis.__begin = (load => (failed => () => load(failed))(__failed))(__load);
-for (const name of ["__post", "__validate", "__digest", "__url", "__log", "__attach", "__failed", "__load", "__prelude"]) delete globalThis[name];`,
+for (const name of ["__post", "__validate", "__call", "__digest", "__url", "__log", "__attach", "__failed", "__load", "__prelude"]) delete globalThis[name];`,
 		hex.EncodeToString(sum[:]), now, bundleName)
 	if _, err := vm.Eval(boot, quickjs.EvalGlobal); err != nil {
 		_ = vm.Close()
@@ -150,11 +153,11 @@ func (i *isolate) take() []*protocol.Message {
 func (i *isolate) step(call func() error) *protocol.Error {
 	var late atomic.Bool
 	if i.limits.StepMillis > 0 {
-		limit := time.AfterFunc(time.Duration(i.limits.StepMillis)*time.Millisecond, func() {
+		i.limit = time.AfterFunc(i.limits.Step(), func() {
 			late.Store(true)
 			i.vm.Interrupt()
 		})
-		defer limit.Stop()
+		defer i.limit.Stop()
 	}
 	err := call()
 	for err == nil && !late.Load() {
@@ -164,7 +167,7 @@ func (i *isolate) step(call func() error) *protocol.Error {
 		}
 	}
 	if late.Load() {
-		e := &protocol.Error{Class: "LimitExceeded", Code: string(failure.LimitExceeded), Message: fmt.Sprintf("it computed for more than %s without an answer to wait for", time.Duration(i.limits.StepMillis)*time.Millisecond)}
+		e := &protocol.Error{Class: "LimitExceeded", Code: string(failure.LimitExceeded), Message: fmt.Sprintf("it computed for more than %s without an answer to wait for", i.limits.Step())}
 		var js *quickjs.Error
 		if errors.As(err, &js) {
 			e.Frames = i.frames.frames(js.Stack)
@@ -264,6 +267,19 @@ func (i *isolate) validate(args []any) (any, error) {
 		answer.Value, answer.Error = nil, wireError(err)
 	}
 	b, err := json.Marshal(answer)
+	return string(b), err
+}
+
+// call asks the host and waits: nothing else of the program runs meanwhile, and the time does not count as its own.
+func (i *isolate) call(args []any) (any, error) {
+	if i.limit != nil && i.limit.Stop() {
+		defer i.limit.Reset(i.limits.Step())
+	}
+	a := i.ask(protocol.HostCall{Name: text(args, 0), Args: json.RawMessage(text(args, 1))})
+	b, err := json.Marshal(struct {
+		Value json.RawMessage `json:"value,omitempty"`
+		Error *protocol.Error `json:"error,omitempty"`
+	}{a.Value, a.Error})
 	return string(b), err
 }
 

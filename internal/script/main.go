@@ -1,6 +1,7 @@
 package script
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -109,7 +110,7 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 			bundled <- err
 		}()
 	}
-	vm, err := newIsolate(s.Limits, s.Seed, s.Now, c.rules, func(m *protocol.Message) { c.say(m) })
+	vm, err := newIsolate(s.Limits, s.Seed, s.Now, c.rules, func(m *protocol.Message) { c.say(m) }, c.hostCalls(s.Bundle))
 	var e *protocol.Error
 	if err != nil {
 		e = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}
@@ -123,6 +124,35 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 		c.say(&protocol.Message{Type: protocol.TypeBundle, Bundle: bundle})
 	}
 	return vm, bundle, e
+}
+
+// hostCalls asks the parent; a program of a bundle that was made before hears what was said then.
+func (c *child) hostCalls(made *protocol.Bundle) func(protocol.HostCall) protocol.HostCall {
+	return func(q protocol.HostCall) protocol.HostCall {
+		if made == nil {
+			c.say(&protocol.Message{Type: protocol.TypeHost, Host: &q})
+			if m := <-c.in; m.Type == protocol.TypeHost && m.Host != nil {
+				return *m.Host
+			}
+			q.Error = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: "the parent did not answer what the module asked of the host"}
+			return q
+		}
+		for _, a := range made.Answers {
+			if a.Name == q.Name && sameJSON(a.Args, q.Args) {
+				return a
+			}
+		}
+		q.Error = wireError(failure.New(failure.Unsupported,
+			"%s was not called in this way when the run began: a workflow calls it while its module is loaded, always with the same arguments", q.Name))
+		return q
+	}
+}
+
+// sameJSON compares canonical JSON, of which one has been in a file: there <, > and & are written otherwise.
+func sameJSON(a, b json.RawMessage) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
 }
 
 // stat and read ask the parent for files; esbuild calls them from several goroutines.

@@ -53,6 +53,8 @@ func (testRules) Validate(subject string, value json.RawMessage) (json.RawMessag
 		}
 		sum := sha256.Sum256(value)
 		return json.Marshal(map[string]any{"kind": "local", "id": id, "options": options, "fingerprint": hex.EncodeToString(sum[:])})
+	case "target/docker":
+		return json.Marshal(map[string]any{"kind": "docker", "id": "docker", "options": options, "fingerprint": "f"})
 	case "harness/command", "project":
 		return value, nil
 	case "agent":

@@ -29,7 +29,13 @@ type Runner struct {
 	Overlay map[string][]byte
 	// Log gets what modules print with console.*, if it is set. Text is untrusted.
 	Log func(level, text string)
+	// Host answers what modules ask of the host while they are evaluated; it may take its time. Nil knows nothing. A workflow
+	// that is started hears what it heard when its bundle was made.
+	Host Host
 }
+
+// Host does what a function of the SDK stands for; root is the project's. Failures reach the module as typed ones.
+type Host func(ctx context.Context, root, function string, args json.RawMessage) (json.RawMessage, error)
 
 // EvalOptions say what of a module is wanted.
 type EvalOptions struct {
@@ -43,8 +49,8 @@ type EvalOptions struct {
 
 // Evaluate bundles entry (a file, relative to root, an absolute directory) and returns the JSON form of one of its exports;
 // functions in it are left out. The bundle can be pinned and started as a workflow later. Failures of the module are of
-// kind ProjectInvalid and begin with file:line:column; their fields `frames` and `option` say more; one that exceeded a limit
-// wraps a LimitExceeded.
+// kind ProjectInvalid (of the host's own kind where it could not do what the module asked of it) and begin with
+// file:line:column; their fields `frames` and `option` say more; one that exceeded a limit wraps a LimitExceeded.
 func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOptions) (json.RawMessage, protocol.Bundle, error) {
 	limits, _ := r.limits()
 	if opts.NoTime {
@@ -83,7 +89,16 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 			bundle.SDK = sdkScript // the child is this binary too
 			limit.Stop()
 			if limits.StepMillis > 0 {
-				limit.Reset(time.Duration(limits.StepMillis)*time.Millisecond + grace)
+				limit.Reset(limits.Step() + grace)
+			}
+		case m.Type == protocol.TypeHost && m.Host != nil:
+			limit.Stop()
+			bundle.Answers = append(bundle.Answers, r.host(ctx, root, *m.Host, len(bundle.Answers)))
+			if err := t.send(&protocol.Message{Type: protocol.TypeHost, Host: &bundle.Answers[len(bundle.Answers)-1]}); err != nil {
+				return nil, bundle, r.died(err, entry, limits, true)
+			}
+			if limits.StepMillis > 0 {
+				limit.Reset(limits.Step() + grace)
 			}
 		case m.Type == protocol.TypeLog:
 			r.log(m)
@@ -128,6 +143,24 @@ func (r *Runner) limits() (config, workflow Limits) {
 	return config, workflow
 }
 
+// host answers one question of a module that has had so many answers before.
+func (r *Runner) host(ctx context.Context, root string, q protocol.HostCall, before int) protocol.HostCall {
+	answer := protocol.HostCall{Name: q.Name, Args: q.Args}
+	var err error
+	switch {
+	case before >= maxHostCalls:
+		err = failure.New(failure.LimitExceeded, "a module asks the host at most %d times", maxHostCalls)
+	case r.Host == nil:
+		err = failure.New(failure.Unsupported, "%s is not part of this build", q.Name)
+	default:
+		answer.Value, err = r.Host(ctx, root, q.Name, q.Args)
+	}
+	if err != nil {
+		answer.Value, answer.Error = nil, wireError(err)
+	}
+	return answer
+}
+
 func (r *Runner) log(m *protocol.Message) {
 	if r.Log == nil {
 		return
@@ -153,8 +186,9 @@ func Invalid(entry string, e *protocol.Error) error {
 		out = failure.New(failure.ProjectInvalid, "%s", at).WithPaths(file)
 		out.Err = failure.New(failure.LimitExceeded, "%s", e.Message)
 	}
-	if failure.Kind(e.Code) == failure.Internal {
-		out.Kind = failure.Internal
+	switch kind := failure.Kind(e.Code); kind {
+	case failure.Internal, failure.NotReady, failure.LockHeld, failure.OutcomeUnknown, failure.Retained:
+		out.Kind = kind // not the module's fault: what it asked of the host did not go well
 	}
 	if len(e.Frames) > 0 {
 		out.WithField("frames", e.Frames)
@@ -182,7 +216,7 @@ func (r *Runner) died(err error, entry string, limits Limits, evaluating bool) e
 }
 
 func lateMessage(l Limits) string {
-	return fmt.Sprintf("it computed for more than %s and did not let itself be interrupted, so its process was ended", time.Duration(l.StepMillis)*time.Millisecond)
+	return fmt.Sprintf("it computed for more than %s and did not let itself be interrupted, so its process was ended", l.Step())
 }
 
 func memoryMessage(l Limits) string {

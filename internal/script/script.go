@@ -47,4 +47,6 @@ const (
 	maxFile    = 4 << 20  // bytes of one module
 	maxSources = 32 << 20 // bytes of all modules of a bundle
 	maxFiles   = 5000     // modules of a bundle
+
+	maxHostCalls = 100 // of what a module asks of the host
 )

@@ -95,6 +95,7 @@ declare module "@laufwerk/execution/docker" {
         readonly swapBytes?: number;
         readonly pids?: number;
     }
+    /** Sessions run in containers of a local engine, one each: with limits and, for read-only access, mounts that enforce it. */
     export function createDockerExecution(options?: {
         id?: string;
         image?: string;
@@ -105,6 +106,10 @@ declare module "@laufwerk/execution/docker" {
         env?: Environment;
         imageCacheDirectory?: string;
     }): AgentExecution;
+    /**
+     * Prepares the standard Codex image in its cache; only in `laufwerk script`. `signal` is looked at when the function is called:
+     * nothing else of a script runs until the preparation is done, so that only Ctrl-C ends it before.
+     */
     export function prepareDockerCodex(options?: {
         image?: string;
         cacheDirectory?: string;
@@ -115,12 +120,17 @@ declare module "@laufwerk/execution/docker" {
         manifestPath: string;
         reused: boolean;
     }>;
+    /** Prepares an image of your own and writes its manifest; only in `laufwerk script`. `signal` as for prepareDockerCodex. */
     export function prepareCodexImage(options: {
         image: string;
         manifestPath: string;
         resources?: DockerResources;
         signal?: AbortSignal;
     }): Promise<string>;
+    /**
+     * The id of the prepared image that a manifest names. Recipe and user are checked against this laufwerk at once, the engine's
+     * images when a run needs them. In a workflow's module a run hears the same id each time that the module is evaluated.
+     */
     export function loadPreparedCodexImage(manifestPath: string, expectedBaseId?: string, signal?: AbortSignal): Promise<string>;
 }
 

@@ -295,7 +295,13 @@ var host = globalThis[/* @__PURE__ */ Symbol.for("laufwerk.host")];
 
 // laufwerk:@laufwerk/internal/targets
 function validate(subject, value) {
-  const answer = JSON.parse(host.validate(subject, JSON.stringify(value)));
+  return answered(host.validate(subject, JSON.stringify(value)));
+}
+function call(name, args) {
+  return answered(host.call(name, JSON.stringify(json(args, ""))));
+}
+function answered(text2) {
+  const answer = JSON.parse(text2);
   if (answer.error !== void 0) throw toError(answer.error);
   return frozen(answer.value);
 }
@@ -362,25 +368,42 @@ __export(docker_exports, {
   prepareCodexImage: () => prepareCodexImage,
   prepareDockerCodex: () => prepareDockerCodex
 });
-
-// laufwerk:@laufwerk/internal/unbuilt
-function notBuilt(what, why2, ..._given) {
-  throw unsupported(`${what} is not part of this build: ${why2}`);
-}
-
-// laufwerk:@laufwerk/execution/docker
-var why = "the docker target is not there yet; createLocalExecution of @laufwerk/execution/local is";
+var loaded = /* @__PURE__ */ new Map();
 function createDockerExecution(options2) {
-  return notBuilt("createDockerExecution", why, options2);
+  if (!isRecord(options2)) return makeTarget("docker", options2);
+  if ("prepared" in options2) throw usage("there is no such option; `image` takes what loadPreparedCodexImage gives", "prepared");
+  const { image, ...others } = options2;
+  const prepared = typeof image === "string" ? loaded.get(image) : void 0;
+  return makeTarget("docker", prepared === void 0 ? options2 : { ...others, prepared });
 }
 function prepareDockerCodex(options2) {
-  return notBuilt("prepareDockerCodex", why, options2);
+  return ask("prepareDockerCodex", options2 ?? {}, {}, { image: plain2, cacheDirectory: plain2, resources: plain2, signal: abortSignal });
 }
 function prepareCodexImage(options2) {
-  return notBuilt("prepareCodexImage", why, options2);
+  return ask("prepareCodexImage", options2, { image: plain2, manifestPath: plain2 }, { resources: plain2, signal: abortSignal });
 }
 function loadPreparedCodexImage(manifestPath, expectedBaseId, signal) {
-  return notBuilt("loadPreparedCodexImage", why, manifestPath, expectedBaseId, signal);
+  const given = { manifestPath, ...expectedBaseId !== void 0 && { expectedBaseId }, ...signal !== void 0 && { signal } };
+  const answer = ask("loadPreparedCodexImage", given, { manifestPath: nonEmpty }, { expectedBaseId: nonEmpty, signal: abortSignal });
+  return answer.then((found) => {
+    loaded.set(found.image, found);
+    return found.image;
+  });
+}
+var plain2 = (value, path) => json(value, path);
+var abortSignal = (value, path) => {
+  if (!isRecord(value) || typeof value["throwIfAborted"] !== "function") throw usage(`expected an AbortSignal, got ${shown(value)}`, path);
+  return value;
+};
+function ask(name, given, required, optional) {
+  const { signal, ...args } = options(name, given, required, optional);
+  if (signal?.aborted) return Promise.reject(signal.reason);
+  try {
+    return Promise.resolve(call(name, args));
+  } catch (error) {
+    if (error instanceof LaufwerkError && (error.code === "usage" || error.code === "unsupported")) throw error;
+    return Promise.reject(error);
+  }
 }
 
 // laufwerk:@laufwerk/execution/internal
@@ -388,6 +411,13 @@ var internal_exports = {};
 __export(internal_exports, {
   pruneExecutionRun: () => pruneExecutionRun
 });
+
+// laufwerk:@laufwerk/internal/unbuilt
+function notBuilt(what, why, ..._given) {
+  throw unsupported(`${what} is not part of this build: ${why}`);
+}
+
+// laufwerk:@laufwerk/execution/internal
 function pruneExecutionRun(executionId) {
   return notBuilt("pruneExecutionRun", "a terminal run's files are removed by `laufwerk runs prune`", executionId);
 }
@@ -551,7 +581,7 @@ var Driver = class {
     }
     this.pending.set(id, { strand, op: op2 });
     strand.waiting = id;
-    const call = JSON.stringify({
+    const call2 = JSON.stringify({
       op: op2.op,
       ...op2.scope && { scope: op2.scope },
       ...op2.key && { key: op2.key },
@@ -559,7 +589,7 @@ var Driver = class {
       ...ordinal && { ordinal },
       at: op2.at
     });
-    host.post(`{"type":"call","id":${JSON.stringify(id)},"call":${call.slice(0, -1)},"args":${op2.args}}}`);
+    host.post(`{"type":"call","id":${JSON.stringify(id)},"call":${call2.slice(0, -1)},"args":${op2.args}}}`);
   }
   fork(strand, all2) {
     const group = new Group(strand, `${strand.id}.${strand.groups++}`, all2);
@@ -834,20 +864,20 @@ function session(scope) {
 }
 var Human = Object.freeze({
   confirm(question) {
-    return ask("Human.confirm", "confirm", question, {}, {});
+    return ask2("Human.confirm", "confirm", question, {}, {});
   },
   text(question) {
-    return ask("Human.text", "text", question, {}, { placeholder: string });
+    return ask2("Human.text", "text", question, {}, { placeholder: string });
   },
   select(question) {
-    return ask("Human.select", "select", question, { options: choices }, {});
+    return ask2("Human.select", "select", question, { options: choices }, {});
   },
   notify(message) {
     const { key: key2, ...rest } = options("Human.notify", message, { key, title: nonEmpty }, { description: string });
     return op("human.notify", { key: key2 }, rest, nothing);
   }
 });
-function ask(what, type, question, required, optional) {
+function ask2(what, type, question, required, optional) {
   const { key: key2, ...rest } = options(
     what,
     question,

@@ -4,6 +4,8 @@ interface Host {
   post(message: string): void;
   /** Asks the host's one set of rules: answers `{value}` or `{error}`, as JSON. */
   validate(subject: string, value: string): string;
+  /** Has the host do something while a module is evaluated, and waits for it: answers as validate does. */
+  call(name: string, args: string): string;
   /** Says how errors cross the boundary, before any user code runs. */
   describe(failure: (error: unknown) => string): void;
   /** Lets the host call the program, once all of its modules are there: its entry points take JSON. */

@@ -9,7 +9,16 @@ export interface Definition { readonly kind: string; readonly id: string; readon
 
 /** Asks the host's rules about a value; throws with the option's path, or returns the normalised form. */
 export function validate(subject: string, value: unknown): any {
-  const answer: { value?: unknown; error?: Failure } = JSON.parse(host.validate(subject, JSON.stringify(value)));
+  return answered(host.validate(subject, JSON.stringify(value)));
+}
+
+/** Has the host do what a function stands for; returns when it is done, or throws why not. */
+export function call(name: string, args: object): any {
+  return answered(host.call(name, JSON.stringify(json(args, ""))));
+}
+
+function answered(text: string): unknown {
+  const answer: { value?: unknown; error?: Failure } = JSON.parse(text);
   if (answer.error !== undefined) throw toError(answer.error);
   return frozen(answer.value);
 }
