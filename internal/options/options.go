@@ -142,10 +142,10 @@ func Integer(path string, raw json.RawMessage, least int64, expected string) (in
 	return n, nil
 }
 
-// Directory is the path of a directory: relative to the project's root, absolute, or below ~/ for the home directory. What it
-// leads to is not looked at.
-func Directory(path string, raw json.RawMessage) (string, error) {
-	const expected = "a directory: relative to the project, absolute, or below ~/"
+// Location is the path of what ("a directory"): relative to the project's root, absolute, or below ~/ for the home directory.
+// What it leads to is not looked at.
+func Location(path string, raw json.RawMessage, what string) (string, error) {
+	expected := what + ": relative to the project, absolute, or below ~/"
 	s, err := String(path, raw, expected)
 	if err == nil && (s == "" || strings.ContainsRune(s, 0) || strings.HasPrefix(s, "~") && !strings.HasPrefix(s, "~/")) {
 		err = Invalid(path, "expected %s, got %s", expected, Show(raw))

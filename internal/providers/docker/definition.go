@@ -3,9 +3,6 @@ package docker
 import (
 	"encoding/json"
 	"regexp"
-	"strings"
-
-	"github.com/distribution/reference"
 
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/options"
@@ -88,8 +85,10 @@ func parse(given json.RawMessage) (config, error) {
 	if c.ID, err = targets.ID(fields["id"], Kind); err != nil {
 		return c, err
 	}
-	if c.Image, err = image(fields["image"]); err != nil {
-		return c, err
+	if raw := fields["image"]; !options.Absent(raw) {
+		if c.Image, err = targets.Image("image", raw); err != nil {
+			return c, err
+		}
 	}
 	if raw := fields["codexBootstrap"]; !options.Absent(raw) {
 		if c.CodexBootstrap, err = options.OneOf("codexBootstrap", raw, bootstrapPrepared); err != nil {
@@ -111,7 +110,7 @@ func parse(given json.RawMessage) (config, error) {
 		return c, err
 	}
 	if raw := fields["imageCacheDirectory"]; !options.Absent(raw) {
-		if c.ImageCacheDirectory, err = options.Directory("imageCacheDirectory", raw); err != nil {
+		if c.ImageCacheDirectory, err = options.Location("imageCacheDirectory", raw, "a directory"); err != nil {
 			return c, err
 		}
 	}
@@ -140,18 +139,3 @@ func apart(given json.RawMessage) (rest, ours json.RawMessage) {
 }
 
 func isImageID(s string) bool { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString(s) }
-
-func image(raw json.RawMessage) (string, error) {
-	const path, expected = "image", "an image's name (as in `node:22` or `registry.example/team/image@sha256:…`) or id"
-	if options.Absent(raw) {
-		return "", nil
-	}
-	s, err := options.String(path, raw, expected)
-	if err != nil {
-		return "", err
-	}
-	if _, err := reference.ParseAnyReference(s); err != nil {
-		return "", options.Invalid(path, "expected %s, got %s (%s)", expected, options.Show(raw), strings.TrimPrefix(err.Error(), "invalid reference format: "))
-	}
-	return s, nil
-}
