@@ -7,6 +7,7 @@ import (
 
 	"github.com/docker/docker/api/types/build"
 
+	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -23,7 +24,7 @@ type Building struct {
 
 // Build builds an image with the classic builder, which every engine has and which needs no session. No: the builder stopped
 // and said why; nothing has a tag. Yes: id is the image's.
-func (e *Engine) Build(ctx context.Context, b Building) (id string, done providers.Done, err error) {
+func (e *Engine) Build(ctx context.Context, b Building) (string, providers.Done, error) {
 	c, cancel := begin(ctx, e.limits.bulk)
 	defer cancel()
 	log := b.Log
@@ -35,18 +36,21 @@ func (e *Engine) Build(ctx context.Context, b Building) (id string, done provide
 		Version: build.BuilderV1, Tags: b.Tags, NetworkMode: b.Network, NoCache: b.NoCache, Remove: true, ForceRemove: true,
 	})
 	if err != nil {
-		done, err = e.effect(c, err, "build the image")
+		done, err := e.effect(c, err, "build the image")
 		return "", done, err
 	}
 	defer answer.Body.Close()
-	id, err = readMessages(answer.Body, log, b.Progress)
+	id, err := readMessages(answer.Body, log, b.Progress)
 	crash.Point("dockerengine/after-build")
 	if err == nil && id == "" {
 		err = errors.New("the builder ended without naming an image")
 	}
-	done, err = e.streamed(c, err, "build the image")
-	if done != providers.Yes {
-		id = ""
+	if err == nil {
+		return id, providers.Yes, nil
 	}
-	return id, done, err
+	done, kind := streamed(err), failure.Failed
+	if done == providers.Unknown {
+		kind = failure.OutcomeUnknown
+	}
+	return "", done, e.explain(c, err, kind, "build the image")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -32,12 +33,43 @@ func standardLimits() limits {
 // call is what is known of one request: the outcome of an effect follows from it, not from the client's errors, which drop
 // status and cause.
 type call struct {
-	parent  context.Context // the caller's
-	ctx     context.Context // with the limit
-	limit   time.Duration
-	reached atomic.Bool  // a connection was there: bytes may have been sent
-	status  atomic.Int32 // of the engine's answer, 0 where none came
-	failed  atomic.Pointer[error]
+	parent context.Context // the caller's
+	ctx    context.Context // with the limit
+	limit  time.Duration
+	sent   atomic.Pointer[sending]
+	status atomic.Int32          // of the engine's answer, 0 where none came
+	failed atomic.Pointer[error] // what the transport said: the client drops it
+}
+
+// sending is the connection that a request was given, and what had been written to it before. A request that a stale
+// connection did not take is sent again on a new one; what was written to the last one counts.
+type sending struct {
+	conn   *connection
+	before int64
+}
+
+func (c *call) given(conn net.Conn) {
+	if own, ok := conn.(*connection); ok {
+		c.sent.Store(&sending{own, own.written.Load()})
+	}
+}
+
+// reached says whether a part of the request may have reached the engine.
+func (c *call) reached() bool {
+	s := c.sent.Load()
+	return s != nil && s.conn.written.Load() > s.before
+}
+
+// connection counts what is written to it.
+type connection struct {
+	*net.UnixConn
+	written atomic.Int64
+}
+
+func (c *connection) Write(b []byte) (int, error) {
+	n, err := c.UnixConn.Write(b)
+	c.written.Add(int64(n))
+	return n, err
 }
 
 type callKey struct{}
@@ -46,7 +78,7 @@ type callKey struct{}
 func begin(parent context.Context, limit time.Duration) (*call, context.CancelFunc) {
 	c := &call{parent: parent, limit: limit}
 	ctx, cancel := context.WithTimeout(context.WithValue(parent, callKey{}, c), limit)
-	c.ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { c.reached.Store(true) }})
+	c.ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { c.given(i.Conn) }})
 	return c, cancel
 }
 
@@ -76,7 +108,7 @@ func (c *call) outcome(err error) providers.Done {
 	switch {
 	case err == nil:
 		return providers.Yes
-	case c.refused() || c.status.Load() == 0 && !c.reached.Load():
+	case c.refused() || c.status.Load() == 0 && !c.reached():
 		return providers.No
 	default:
 		return providers.Unknown
@@ -110,11 +142,13 @@ func (e *Engine) explain(c *call, err error, kind failure.Kind, format string, a
 	}
 	var cause error
 	switch {
+	case c.refused():
+		cause = refusal(err)
 	case c.parent.Err() != nil:
 		cause = context.Cause(c.parent)
 	case c.ctx.Err() != nil:
 		cause = failure.New(failure.NotReady, "the engine at %s did not answer within %s", e.endpoint, c.limit).WithHint("%s", hungHint)
-	case c.status.Load() == 0 && !c.reached.Load():
+	case c.status.Load() == 0 && !c.reached():
 		cause = unreachable(e.endpoint, c.cause(err))
 	case c.status.Load() == 0:
 		cause = failure.New(failure.NotReady, "the connection to the engine at %s broke off: %v", e.endpoint, c.cause(err))
@@ -132,7 +166,33 @@ func (e *Engine) explain(c *call, err error, kind failure.Kind, format string, a
 	return out
 }
 
-// cause is the error of the transport below the client's, which often drops it.
+// What a refusal can be asked for with errors.Is.
+var (
+	ErrNoContainer = errors.New("no such container")
+	ErrNotRunning  = errors.New("the container does not run")
+)
+
+// refused4xx is the engine's own text, and what it means where that matters.
+type refused4xx struct {
+	text string
+	is   error
+}
+
+func (r *refused4xx) Error() string { return r.text }
+func (r *refused4xx) Unwrap() error { return r.is }
+
+func refusal(err error) error {
+	r := &refused4xx{text: said(err)}
+	switch low := strings.ToLower(r.text); {
+	case strings.Contains(low, "no such container"):
+		r.is = ErrNoContainer
+	case strings.Contains(low, "is not running"):
+		r.is = ErrNotRunning
+	}
+	return r
+}
+
+// cause is the error of the transport below the client's.
 func (c *call) cause(err error) error {
 	if p := c.failed.Load(); p != nil {
 		return *p

@@ -63,6 +63,10 @@ func currentContext(path string) (string, error) {
 
 // contextHost is the endpoint of a context in the CLI's store.
 func (f Finder) contextHost(name, from string) (string, error) {
+	if f.config() == "" {
+		return "", failure.New(failure.NotReady, "%s names the Docker context %q, and neither HOME nor DOCKER_CONFIG says where contexts are", from, name).
+			WithHint("DOCKER_HOST=unix:///var/run/docker.sock")
+	}
 	dir := filepath.Join(f.config(), "contexts")
 	type endpoint struct{ Host string }
 	kinds := store.NewConfig(func() any { return &map[string]any{} }, store.EndpointTypeGetter("docker", func() any { return &endpoint{} }))

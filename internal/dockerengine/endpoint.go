@@ -78,6 +78,9 @@ func (f Finder) search() (Endpoint, error) {
 	for _, e := range places {
 		err := usable(e)
 		if err == nil {
+			if why != nil {
+				e.Origin += ", for " + failure.As(why).Message
+			}
 			return e, nil
 		}
 		if why == nil && !errors.Is(err, fs.ErrNotExist) {

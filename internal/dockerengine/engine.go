@@ -86,7 +86,7 @@ func dial(endpoint Endpoint, l limits) (*Engine, error) {
 	}
 	e := &Engine{endpoint: endpoint, limits: l}
 	e.http = &http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return e.connection(ctx) },
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return e.connect(ctx) },
 		DisableCompression: true,
 		MaxIdleConns:       8, MaxIdleConnsPerHost: 8, IdleConnTimeout: 30 * time.Second,
 	}
@@ -99,9 +99,24 @@ func dial(endpoint Endpoint, l limits) (*Engine, error) {
 	return e, nil
 }
 
-func (e *Engine) connection(ctx context.Context) (net.Conn, error) {
+// connect waits where the queue of the socket is full: an engine that is busy, or hangs.
+func (e *Engine) connect(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
-	return d.DialContext(ctx, "unix", e.endpoint.Socket())
+	for {
+		conn, err := d.DialContext(ctx, "unix", e.endpoint.Socket())
+		if err == nil {
+			return &connection{UnixConn: conn.(*net.UnixConn)}, nil
+		}
+		var soon interface{ Temporary() bool }
+		if !errors.As(err, &soon) || !soon.Temporary() {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // negotiate pings and settles on a version.

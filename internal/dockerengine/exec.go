@@ -2,8 +2,10 @@ package dockerengine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -29,22 +31,47 @@ type Command struct {
 // Starting is bounded, running only by ctx. The outputs are whole as far as their own framing says: the engine's has no end.
 // Stdin may be read until its next Read returns, also after Exec.
 func (e *Engine) Exec(ctx context.Context, id string, cmd Command, stdout, stderr io.Writer) (int, providers.Done, error) {
-	life, cancel := context.WithCancel(ctx)
-	defer cancel()
-	exec, conn, done, err := e.attach(life, id, cmd, cmd.Stdin != nil)
+	life, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	started, conn, done, err := e.attach(life, id, cmd, cmd.Stdin != nil)
 	if err != nil {
 		return 0, done, err
 	}
 	if cmd.Stdin != nil {
-		go func() {
-			_, _ = io.Copy(conn, cmd.Stdin)
-			_ = conn.CloseWrite()
-		}()
+		go feed(conn, cmd.Stdin, cancel)
 	}
 	if err := demux(stdout, stderr, conn); err != nil {
-		return 0, providers.Unknown, e.cut(ctx, err, cmd)
+		return 0, providers.Unknown, cut(life, err, cmd)
 	}
-	return e.exit(ctx, exec, cmd)
+	if err := context.Cause(life); err != nil { // the end of the stream is ours
+		return 0, providers.Unknown, cut(life, err, cmd)
+	}
+	return e.exit(life, started, cmd)
+}
+
+// feed gives a command its input. Input that cannot be read must not look like its end: the command is given up.
+func feed(conn *hijacked, in io.Reader, giveUp context.CancelCauseFunc) {
+	source := &noted{Reader: in}
+	_, _ = io.Copy(conn, source) // a command may end before its input does
+	if source.err != nil {
+		giveUp(source.err)
+		return
+	}
+	_ = conn.CloseWrite()
+}
+
+// noted keeps why reading failed.
+type noted struct {
+	io.Reader
+	err error
+}
+
+func (n *noted) Read(b []byte) (int, error) {
+	c, err := n.Reader.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		n.err = err
+	}
+	return c, err
 }
 
 // Stream is a running command whose streams the caller has. Out and Err have to be read at the same time. Close ends the
@@ -54,7 +81,7 @@ type Stream struct {
 	Out, Err io.Reader
 
 	engine *Engine
-	exec   string
+	id     string // the engine's, of the command
 	cmd    Command
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -65,14 +92,14 @@ type Stream struct {
 // Open starts a command and hands out its streams, until ctx ends or Close is called. Its outcomes are those of Exec.
 func (e *Engine) Open(ctx context.Context, id string, cmd Command) (*Stream, providers.Done, error) {
 	life, cancel := context.WithCancel(ctx)
-	exec, conn, done, err := e.attach(life, id, cmd, true)
+	started, conn, done, err := e.attach(life, id, cmd, true)
 	if err != nil {
 		cancel()
 		return nil, done, err
 	}
 	outR, outW := io.Pipe()
 	errR, errW := io.Pipe()
-	s := &Stream{In: input{conn}, Out: outR, Err: errR, engine: e, exec: exec, cmd: cmd, ctx: ctx, cancel: cancel, ended: make(chan struct{})}
+	s := &Stream{In: input{conn}, Out: outR, Err: errR, engine: e, id: started, cmd: cmd, ctx: ctx, cancel: cancel, ended: make(chan struct{})}
 	context.AfterFunc(life, func() {
 		_ = outR.CloseWithError(io.ErrClosedPipe)
 		_ = errR.CloseWithError(io.ErrClosedPipe)
@@ -80,7 +107,7 @@ func (e *Engine) Open(ctx context.Context, id string, cmd Command) (*Stream, pro
 	go func() {
 		defer close(s.ended)
 		if err := demux(outW, errW, conn); err != nil {
-			s.cut = e.cut(ctx, err, cmd)
+			s.cut = cut(ctx, err, cmd)
 		}
 		_ = outW.CloseWithError(s.cut)
 		_ = errW.CloseWithError(s.cut)
@@ -98,7 +125,7 @@ func (s *Stream) Exit() (int, providers.Done, error) {
 	if s.cut != nil {
 		return 0, providers.Unknown, s.cut
 	}
-	return s.engine.exit(s.ctx, s.exec, s.cmd)
+	return s.engine.exit(s.ctx, s.id, s.cmd)
 }
 
 // Close ends the connection.
@@ -106,28 +133,28 @@ func (s *Stream) Close() { s.cancel() }
 
 // attach makes and starts a command. life ends the connection.
 func (e *Engine) attach(life context.Context, id string, cmd Command, stdin bool) (string, *hijacked, providers.Done, error) {
-	made, cancel := begin(life, e.limits.effect)
-	defer cancel()
 	what := "run " + cmd.name() + " in the container " + id
-	exec, err := e.client.ContainerExecCreate(made.ctx, id, container.ExecOptions{
+	making, cancel := begin(life, e.limits.effect)
+	defer cancel()
+	made, err := e.client.ContainerExecCreate(making.ctx, id, container.ExecOptions{
 		User: cmd.User, WorkingDir: cmd.Dir, Env: cmd.Env, Cmd: cmd.Argv, AttachStdin: stdin, AttachStdout: true, AttachStderr: true,
 	})
-	if err == nil && exec.ID == "" {
+	if err == nil && made.ID == "" {
 		err = errors.New("the engine's answer has no id")
 	}
 	if err != nil { // what was not started has no effect, whether it was made or not
-		return "", nil, providers.No, e.explain(made, err, failure.Failed, "%s", what)
+		return "", nil, providers.No, e.explain(making, err, failure.Failed, "%s", what)
 	}
-	started, cancel := begin(life, e.limits.effect)
+	starting, cancel := begin(life, e.limits.effect)
 	defer cancel()
 	crash.Point("dockerengine/before-exec")
-	conn, err := e.hijack(started, life, "/exec/"+exec.ID+"/start", container.ExecStartOptions{})
+	conn, err := e.hijack(starting, life, "/exec/"+made.ID+"/start", container.ExecStartOptions{})
 	crash.Point("dockerengine/after-exec")
 	if err != nil {
-		done, err := e.effect(started, err, "%s", what)
+		done, err := e.effect(starting, err, "%s", what)
 		return "", nil, done, err
 	}
-	return exec.ID, conn, providers.Yes, nil
+	return made.ID, conn, providers.Yes, nil
 }
 
 func (c Command) name() string {
@@ -137,34 +164,66 @@ func (c Command) name() string {
 	return c.Argv[0]
 }
 
-// cut is a stream that broke off.
-func (e *Engine) cut(ctx context.Context, err error, cmd Command) error {
+// cut is a stream that was not read to its end.
+func cut(ctx context.Context, err error, cmd Command) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return failure.Wrap(err, failure.OutcomeUnknown, "the connection to %s in the container broke off; it may still run", cmd.name())
+	return failure.Wrap(err, failure.OutcomeUnknown, "the streams of %s in the container broke off; it may still run", cmd.name())
 }
 
 // exit is the code of a command whose outputs have ended. The engine notes the code a little later than it ends the stream;
 // what still runs after that was cut off, or closed its outputs itself.
-func (e *Engine) exit(ctx context.Context, exec string, cmd Command) (int, providers.Done, error) {
+func (e *Engine) exit(ctx context.Context, id string, cmd Command) (int, providers.Done, error) {
 	c, cancel := begin(ctx, e.limits.settle)
 	defer cancel()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		look, err := e.client.ContainerExecInspect(c.ctx, exec)
-		switch {
-		case err != nil && c.ctx.Err() != nil && c.parent.Err() == nil:
-		case err != nil:
+		running, code, err := e.ended(c, id)
+		if err != nil {
 			return 0, providers.Unknown, e.explain(c, err, failure.OutcomeUnknown, "learn how %s in the container ended", cmd.name())
-		case look.ExecID != exec:
-			return 0, providers.Unknown, failure.New(failure.OutcomeUnknown, "learn how %s in the container ended: the engine's answer is about another command", cmd.name())
-		case !look.Running:
-			return look.ExitCode, providers.Yes, nil
+		}
+		if !running {
+			return code, providers.Yes, nil
 		}
 		select {
+		case <-ctx.Done():
+			return 0, providers.Unknown, cut(ctx, ctx.Err(), cmd)
 		case <-c.ctx.Done():
 			return 0, providers.Unknown, failure.New(failure.OutcomeUnknown, "the outputs of %s in the container have ended, but it still runs after %s", cmd.name(), c.limit)
 		case <-time.After(pause):
 		}
 	}
+}
+
+// ended asks for the exit code of a command. The client's type has 0 where the engine says null: no code is known.
+func (e *Engine) ended(c *call, id string) (running bool, code int, err error) {
+	req, err := http.NewRequestWithContext(c.ctx, http.MethodGet, e.url("/exec/"+id+"/json"), nil)
+	if err != nil {
+		return false, 0, err
+	}
+	resp, err := e.client.HTTPClient().Do(req)
+	if err != nil {
+		return false, 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return false, 0, answered(resp)
+	}
+	var look struct {
+		ID       string
+		Running  bool
+		ExitCode *int
+	}
+	err = json.NewDecoder(resp.Body).Decode(&look)
+	switch {
+	case err != nil:
+		return false, 0, err
+	case look.ID != id:
+		return false, 0, errors.New("the engine's answer is about another command")
+	case look.Running:
+		return true, 0, nil
+	case look.ExitCode == nil:
+		return false, 0, errors.New("the engine knows no exit code")
+	}
+	return false, *look.ExitCode, nil
 }

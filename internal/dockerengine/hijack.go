@@ -7,14 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 )
 
 // hijacked is a connection that an HTTP request turned into a plain stream in both directions.
 type hijacked struct {
-	*net.UnixConn
+	*connection
 	r *bufio.Reader // what came behind the answer
 }
 
@@ -27,7 +26,7 @@ func (e *Engine) hijack(c *call, life context.Context, path string, body any) (*
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(c.ctx, http.MethodPost, "http://docker/v"+e.client.ClientVersion()+path, bytes.NewReader(b))
+	req, err := http.NewRequestWithContext(c.ctx, http.MethodPost, e.url(path), bytes.NewReader(b))
 	if err != nil {
 		return nil, err
 	}
@@ -35,15 +34,14 @@ func (e *Engine) hijack(c *call, life context.Context, path string, body any) (*
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "tcp")
 
-	conn, err := e.connection(c.ctx)
+	conn, err := e.connect(c.ctx)
 	if err != nil {
 		c.failed.Store(&err)
 		return nil, err
 	}
-	c.reached.Store(true)
-	unixConn := conn.(*net.UnixConn)
+	c.given(conn)
 	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
-	h, err := e.upgrade(c, unixConn, req)
+	h, err := e.upgrade(c, conn.(*connection), req)
 	if !stop() && err == nil {
 		err = c.ctx.Err()
 	}
@@ -55,7 +53,7 @@ func (e *Engine) hijack(c *call, life context.Context, path string, body any) (*
 	return h, nil
 }
 
-func (e *Engine) upgrade(c *call, conn *net.UnixConn, req *http.Request) (*hijacked, error) {
+func (e *Engine) upgrade(c *call, conn *connection, req *http.Request) (*hijacked, error) {
 	if err := req.Write(conn); err != nil {
 		c.failed.Store(&err)
 		return nil, err
@@ -69,13 +67,21 @@ func (e *Engine) upgrade(c *call, conn *net.UnixConn, req *http.Request) (*hijac
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		defer resp.Body.Close()
 		c.status.Store(int32(resp.StatusCode)) //nolint:gosec // three digits
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-		var answer struct{ Message string }
-		if json.Unmarshal(text, &answer) == nil && answer.Message != "" {
-			text = []byte(answer.Message)
-		}
-		return nil, fmt.Errorf("HTTP %d: %s", resp.StatusCode, strings.TrimSpace(string(text)))
+		return nil, answered(resp)
 	}
 	c.status.Store(http.StatusSwitchingProtocols)
 	return &hijacked{conn, r}, nil
+}
+
+// url is where a request goes that the client has no method for.
+func (e *Engine) url(path string) string { return "http://docker/v" + e.client.ClientVersion() + path }
+
+// answered is the engine's own text in an answer that is none of success.
+func answered(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var answer struct{ Message string }
+	if json.Unmarshal(text, &answer) == nil && answer.Message != "" {
+		text = []byte(answer.Message)
+	}
+	return fmt.Errorf("%s (HTTP %d)", strings.TrimSpace(string(text)), resp.StatusCode)
 }

@@ -93,17 +93,23 @@ func (c *copied) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// Pull fetches an image from its registry, without a login. progress, which may be nil, gets a line for every step.
+// Pull fetches an image from its registry, without a login. progress, which may be nil, gets a line for every step. A failure
+// is of kind NotReady, whatever its outcome: an image more changes nothing.
 func (e *Engine) Pull(ctx context.Context, ref string, progress func(line string)) (providers.Done, error) {
 	c, cancel := begin(ctx, e.limits.bulk)
 	defer cancel()
 	crash.Point("dockerengine/before-pull")
 	body, err := e.client.ImagePull(c.ctx, ref, image.PullOptions{})
-	if err != nil {
-		return e.effect(c, err, "pull the image %s", ref)
+	done := c.outcome(err)
+	if err == nil {
+		defer body.Close()
+		_, err = readMessages(body, io.Discard, progress)
+		done = streamed(err)
 	}
-	defer body.Close()
-	_, err = readMessages(body, io.Discard, progress)
 	crash.Point("dockerengine/after-pull")
-	return e.streamed(c, err, "pull the image %s", ref)
+	failed := e.explain(c, err, failure.NotReady, "pull the image %s", ref)
+	if f := failure.As(failed); f != nil && f.Hint == "" {
+		_ = f.WithHint("docker pull %s", failure.Quote(ref))
+	}
+	return done, failed
 }

@@ -1,12 +1,12 @@
 package dockerengine
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
 	"strings"
 
-	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
 )
 
@@ -24,13 +24,15 @@ func readMessages(in io.Reader, log io.Writer, progress func(string)) (id string
 		Aux                       json.RawMessage
 	}
 	say := func(text string) error {
-		if progress != nil && strings.TrimSpace(text) != "" {
-			progress(strings.TrimSpace(text))
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); progress != nil && line != "" {
+				progress(line)
+			}
 		}
 		_, err := io.WriteString(log, text)
 		return err
 	}
-	last := ""
+	status := ""
 	d := json.NewDecoder(in)
 	for {
 		var m message
@@ -39,23 +41,20 @@ func readMessages(in io.Reader, log io.Writer, progress func(string)) (id string
 		} else if err != nil {
 			return id, err
 		}
-		text := m.Stream
-		if m.Status != "" {
-			text = strings.TrimPrefix(m.ID+": ", ": ") + m.Status + "\n"
-		}
-		if failed := m.Error + m.ErrorDetail.Message; failed != "" {
-			failed = m.ErrorDetail.Message
-			if failed == "" {
-				failed = m.Error
-			}
+		if failed := cmp.Or(m.ErrorDetail.Message, m.Error); failed != "" {
 			_, _ = io.WriteString(log, failed+"\n")
 			return id, &reported{failed}
 		}
-		if text != "" && text != last { // progress bars repeat their line
-			if err := say(text); err != nil {
-				return id, err
+		text := m.Stream
+		if m.Status != "" {
+			text = strings.TrimPrefix(m.ID+": ", ": ") + m.Status + "\n"
+			if text == status { // the bar alone moved
+				continue
 			}
-			last = text
+			status = text
+		}
+		if err := say(text); err != nil {
+			return id, err
 		}
 		var aux struct{ ID string }
 		if len(m.Aux) > 0 && json.Unmarshal(m.Aux, &aux) == nil && aux.ID != "" {
@@ -64,14 +63,15 @@ func readMessages(in io.Reader, log io.Writer, progress func(string)) (id string
 	}
 }
 
-// streamed ends a call whose result came in a stream.
-func (e *Engine) streamed(c *call, err error, format string, args ...any) (providers.Done, error) {
-	if err == nil {
-		return providers.Yes, nil
-	}
+// streamed is the outcome of what came in a stream: with a reported error the engine has stopped.
+func streamed(err error) providers.Done {
 	var r *reported
-	if errors.As(err, &r) {
-		return providers.No, e.explain(c, err, failure.Failed, format, args...)
+	switch {
+	case err == nil:
+		return providers.Yes
+	case errors.As(err, &r):
+		return providers.No
+	default:
+		return providers.Unknown
 	}
-	return providers.Unknown, e.explain(c, err, failure.OutcomeUnknown, format, args...)
 }
