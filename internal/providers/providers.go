@@ -139,6 +139,12 @@ type Provider interface {
 	Enter(ctx context.Context, in Intent, def Definition) (Sandbox, error)
 }
 
+// Owning is a provider whose sandboxes may run as another user than the worker, one that has the same ids on this host.
+type Owning interface {
+	// Owner is to whom a workspace's files must belong that sessions of this target work on; not ok means to the worker.
+	Owner(ctx context.Context, def Definition) (uid, gid int, ok bool, err error)
+}
+
 // SessionSpec is what a session asks of its sandbox.
 type SessionSpec struct {
 	Key       string

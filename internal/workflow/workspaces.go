@@ -89,11 +89,28 @@ func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
 		ID: claims.ID(w.c.Run, op.ID), Mode: a.Mode, Source: w.path(a.Source),
 		Target: session.Target{Kind: def.Kind, ID: def.ID, Fingerprint: def.Fingerprint},
 	}
-	if err := w.allocate(ctx, op, o, a.Include); err != nil {
+	spec := workspace.Spec{Dir: w.c.WorkspaceDir(o.ID), Source: o.Source, Include: a.Include, Mode: o.Mode}
+	if spec.Owner, err = owner(ctx, p, def); err != nil {
+		return nil, nil, err
+	}
+	if err := w.allocate(ctx, op, o, spec); err != nil {
 		return nil, nil, err
 	}
 	w.keep(o)
 	return map[string]string{"id": o.ID, "mode": o.Mode}, o, nil
+}
+
+// owner is whom a target needs a workspace's files to belong to, nil for the worker.
+func owner(ctx context.Context, p providers.Provider, def providers.Definition) (*workspace.Owner, error) {
+	asked, is := p.(providers.Owning)
+	if !is {
+		return nil, nil //nolint:nilnil // the worker
+	}
+	uid, gid, ok, err := asked.Owner(ctx, def)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &workspace.Owner{UID: uid, GID: gid}, nil
 }
 
 // forget ends what is left of a workspace that was not made whole, or of which nobody knows.
@@ -108,16 +125,15 @@ func (w *workspaces) forget(ctx context.Context, op *Op) error {
 
 // allocate makes the workspace's directory, with the copy in it, as a claim. A direct workspace also holds its source, which
 // then belongs to this run alone.
-func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, include []string) error {
-	dir := w.c.WorkspaceDir(o.ID)
-	spec, err := json.Marshal(workspace.Spec{Dir: dir, Source: o.Source, Include: include, Mode: o.Mode})
+func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, spec workspace.Spec) error {
+	doc, err := json.Marshal(spec)
 	if err != nil {
 		return err
 	}
 	req := claims.Request{
 		ID: o.ID, Kind: claims.KindWorkspace, Provider: WorkspaceProvider, Target: o.Target.ID, Fingerprint: o.Target.Fingerprint,
 		Run: w.c.Run, Operation: op.ID, Project: w.c.Scope,
-		Intent: providers.Intent{Name: o.ID, Endpoint: "local", Spec: spec},
+		Intent: providers.Intent{Name: o.ID, Endpoint: "local", Spec: doc},
 	}
 	if o.Mode == Direct {
 		source, err := workspace.OpenDirect(o.Source, w.c.State)
@@ -129,11 +145,11 @@ func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, include []
 	if _, err := w.c.Driver.Allocate(ctx, req); err != nil {
 		return err
 	}
-	made, err := workspace.LoadOpened(dir)
+	made, err := workspace.LoadOpened(spec.Dir)
 	if err != nil {
 		return err
 	}
-	o.Dir, o.Source = workspace.TreePath(dir, made), made.Source
+	o.Dir, o.Source = workspace.TreePath(spec.Dir, made), made.Source
 	if made.NoRepository != "" {
 		op.Event(noticef("the copy has no git repository of its own: %s", made.NoRepository))
 	}

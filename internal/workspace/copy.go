@@ -52,9 +52,13 @@ type CopyRequest struct {
 	Include  []string // patterns as in a .gitignore that add ignored paths, and files that look like secrets
 	Dest     string   // the copy; it must not exist, its parent must
 	State    string   // laufwerk's own state: never copied, and no source
+	Owner    *Owner   // to whom the copy belongs with everything in it; nil: to this process
 	Bounds   Bounds
 	Progress func(Progress) // called now and then, by any goroutine; may be nil
 }
+
+// Owner is a user and a group, where that is not the worker's.
+type Owner = safefs.Owner
 
 // Copy copies a source into a new directory and lists what it wrote. Of a git source these are the tracked files and the
 // untracked ones that are not ignored, as they lie in the work tree; of any other source everything. A ".git" is never
@@ -210,6 +214,7 @@ func (c *copying) run(ctx context.Context) error {
 	for range max(2, runtime.NumCPU()) {
 		workers.Go(func() {
 			copier := safefs.NewCopier()
+			copier.Give(c.req.Owner)
 			for e := range jobs {
 				if ctx.Err() != nil {
 					continue
@@ -236,6 +241,9 @@ func (c *copying) run(ctx context.Context) error {
 			WithPaths(c.unreadable...).WithHint("make them readable (chmod u+r), or ignore them in a .gitignore")
 	}
 	if err := c.makeRepository(ctx); err != nil {
+		return err
+	}
+	if err := c.giveRepository(ctx); err != nil {
 		return err
 	}
 	return c.finish()
@@ -414,7 +422,10 @@ func (c *copying) copyLink(e *Entry) error {
 		return err
 	}
 	e.Type, e.Mode, e.Link = Symlink, 0o777, target
-	return c.dst.Symlink(string(target), e.Path)
+	if err := c.dst.Symlink(string(target), e.Path); err != nil {
+		return err
+	}
+	return c.give(c.dst, e.Path)
 }
 
 func (c *copying) copyFile(copier *safefs.Copier, e *Entry) error {
@@ -445,11 +456,36 @@ func (c *copying) copyFile(copier *safefs.Copier, e *Entry) error {
 	return nil
 }
 
-// finish gives directories their modes, lowest first, makes everything durable, and lists it.
+// give gives a path of the copy to whom it is to belong. That clears setuid and setgid of files.
+func (c *copying) give(r *safefs.Root, path string) error {
+	if c.req.Owner == nil {
+		return nil
+	}
+	return r.Lchown(path, c.req.Owner.UID, c.req.Owner.GID)
+}
+
+// giveRepository gives away what makeRepository and git have written.
+func (c *copying) giveRepository(ctx context.Context) error {
+	if c.req.Owner == nil || !c.opened.Rules.Repository {
+		return nil
+	}
+	r, err := c.dst.OpenRoot(gitDir)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	err = r.Walk(ctx, func(path string, _ safefs.Info, err error) error { return errors.Join(err, c.give(r, path)) })
+	return errors.Join(err, c.give(r, "."))
+}
+
+// finish gives directories their owner and modes, lowest first, makes everything durable, and lists it.
 func (c *copying) finish() error {
 	sort.Slice(c.dirs, func(i, j int) bool { return c.dirs[i].Path < c.dirs[j].Path })
 	for i := len(c.dirs) - 1; i >= 0; i-- {
 		d := c.dirs[i]
+		if err := c.give(c.dst, d.Path); err != nil {
+			return err
+		}
 		if d.Mode != 0o700 {
 			if err := c.dst.Chmod(d.Path, d.Mode); err != nil {
 				return err
@@ -473,6 +509,9 @@ func (c *copying) finish() error {
 			entries = append(entries, *e)
 			newest = max(newest, e.CTime)
 		}
+	}
+	if err := c.give(c.dst, "."); err != nil {
+		return err
 	}
 	crash.Point("workspace/before-sync-tree")
 	if err := c.dst.Sync(); err != nil {

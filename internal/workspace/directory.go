@@ -39,6 +39,8 @@ type Spec struct {
 	Source  string   `json:"source"` // absolute
 	Include []string `json:"include,omitempty"`
 	Mode    string   `json:"mode"` // ModeCopy or ModeDirect
+	// Owner of a copy; nil is the worker. The directory and what else is in it stay the worker's.
+	Owner *Owner `json:"owner,omitempty"`
 }
 
 // TreePath is where the workspace's files are, for an opened workspace in dir.
@@ -265,7 +267,7 @@ func (r *Resources) fill(ctx context.Context, p *place) providers.Result {
 	if p.spec.Mode == ModeDirect {
 		o, err = OpenDirect(p.spec.Source, r.state)
 	} else {
-		o, err = Copy(ctx, CopyRequest{Source: p.spec.Source, Include: p.spec.Include, Dest: filepath.Join(p.spec.Dir, treeDir), State: r.state, Bounds: r.bounds, Progress: r.progress})
+		o, err = Copy(ctx, CopyRequest{Source: p.spec.Source, Include: p.spec.Include, Dest: filepath.Join(p.spec.Dir, treeDir), State: r.state, Bounds: r.bounds, Progress: r.progress, Owner: p.spec.Owner})
 		crash.Point("workspace/before-save-base")
 		if err == nil {
 			err = SaveManifest(filepath.Join(p.spec.Dir, baseFile), o.Base)

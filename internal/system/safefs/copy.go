@@ -18,7 +18,17 @@ type Copier struct {
 	buf     []byte
 	hash    hash.Hash
 	noClone bool // the file systems do not share blocks
+	owner   *Owner
 }
+
+// Owner is a user and a group.
+type Owner struct {
+	UID int `json:"uid"`
+	GID int `json:"gid"`
+}
+
+// Give has every file that is copied from now on belong to o; nil is this process's own user and group.
+func (c *Copier) Give(o *Owner) { c.owner = o }
 
 // NewCopier makes a Copier.
 func NewCopier() *Copier { return &Copier{buf: make([]byte, 256<<10), hash: sha256.New()} }
@@ -66,7 +76,12 @@ func (c *Copier) Copy(src *Root, from string, dst *Root, to string, mode *uint32
 		return out, pathError("copy", from, err)
 	}
 	c.hash.Sum(out.Sum[:0])
-	if m != 0o600 {
+	if c.owner != nil {
+		if err = unix.Fchown(fd, c.owner.UID, c.owner.GID); err != nil {
+			return out, pathError("chown", to, err)
+		}
+	}
+	if m != 0o600 { // after the owner, whose change clears setuid and setgid
 		if err = unix.Fchmod(fd, m&0o7777); err != nil {
 			return out, pathError("copy", to, err)
 		}
