@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -286,39 +285,6 @@ func TestSecretLookingFilesAreListedAndLeftOut(t *testing.T) {
 	for _, name := range kept {
 		if !slices.Contains(got, name) {
 			t.Errorf("%s is left out", name)
-		}
-	}
-}
-
-// BenchmarkManyFiles copies 100,000 files of a repository; the bytes that are held are those of the manifest.
-func BenchmarkManyFiles(b *testing.B) {
-	src := b.TempDir()
-	for d := range 1000 {
-		dir := fmt.Sprintf("%s/d%03d", src, d)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			b.Fatal(err)
-		}
-		for f := range 100 {
-			if err := os.WriteFile(fmt.Sprintf("%s/f%02d", dir, f), []byte{byte(d), byte(f)}, 0o644); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"}} {
-		cmd := exec.Command("git", args...)
-		cmd.Dir = src
-		if out, err := cmd.CombinedOutput(); err != nil {
-			b.Fatalf("%v\n%s", err, out)
-		}
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		dest := filepath.Join(b.TempDir(), "copy")
-		b.StartTimer()
-		o, err := Copy(b.Context(), CopyRequest{Source: src, Dest: dest})
-		if err != nil || o.NoRepository != "" {
-			b.Fatal(err, o.NoRepository)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // checkIgnore is what git itself says of the paths; those that end in "/" are directories.
@@ -30,9 +32,8 @@ func checkIgnore(t *testing.T, dir string, paths []string) map[string]bool {
 
 func needGit(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is needed to compare with")
-	}
+	_, err := exec.LookPath("git")
+	testkit.Need(t, "git", err == nil, "install it (apt-get install git)")
 }
 
 func gitInit(t *testing.T, dir string) {
