@@ -1,0 +1,246 @@
+// Package owned makes, finds and ends containers that stand for a claim. Labels alone prove nothing: `docker commit` and
+// `FROM` pass them on, and homes are copied. A container is ours if its recorded id says so, or, where no id is known yet, if
+// its name, its owner and claim labels, its image and its time of creation all fit the intent. Everything else is a
+// stranger's, and is never touched.
+package owned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// The labels of every container of ours. They are always set, so that an image's own do not shine through.
+const (
+	LabelPrefix = "dev.laufwerk."
+	LabelOwner  = LabelPrefix + "owner" // the store's id
+	LabelClaim  = LabelPrefix + "claim"
+	LabelRun    = LabelPrefix + "run" // "" for preparation and probes
+)
+
+// Name is the name of a claim's container. An engine gives a name once: it is what makes two containers for one claim
+// impossible.
+func Name(claim string) string { return "laufwerk-" + claim }
+
+// settleTime bounds the wait for a container whose create is in flight. After their client had vanished, containers appeared
+// up to 37 ms later when it was measured; a busy engine takes longer.
+const settleTime = 15 * time.Second
+
+// Container serves the container of one intent. It keeps nothing.
+type Container struct {
+	// Engine gives the engine that the intent means: connected once, or anew. It is asked here who it is.
+	Engine func(ctx context.Context) (*dockerengine.Engine, error)
+	Now    func() time.Time
+	Image  string // the id of the image that the container is made from, as the engine names it: "sha256:…"
+}
+
+// Want is the container that an intent asks for. Image and labels are ours to set.
+type Want struct {
+	Config *container.Config
+	Host   *container.HostConfig
+}
+
+// config is the wanted configuration, made from the image's id and with our labels.
+func (c Container) config(in providers.Intent, w Want) *container.Config {
+	out := *w.Config
+	out.Image = c.Image
+	out.Labels = maps.Clone(out.Labels)
+	if out.Labels == nil {
+		out.Labels = map[string]string{}
+	}
+	maps.Copy(out.Labels, labels(in))
+	return &out
+}
+
+func labels(in providers.Intent) map[string]string {
+	return map[string]string{LabelOwner: in.Owner, LabelClaim: in.Claim, LabelRun: in.Run}
+}
+
+func (c Container) saw(format string, args ...any) []providers.Evidence {
+	return []providers.Evidence{{At: c.Now().UTC(), What: fmt.Sprintf(format, args...)}}
+}
+
+// reach gives the engine that the intent names. The engine is asked who it is now: another one may have taken its socket.
+func (c Container) reach(ctx context.Context, in providers.Intent) (*dockerengine.Engine, error) {
+	e, err := c.Engine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := e.Refresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e, mismatch(e, f, in)
+}
+
+// mismatch is the failure of another engine at the socket.
+func mismatch(e *dockerengine.Engine, f dockerengine.Facts, in providers.Intent) error {
+	if f.Identity() == in.Endpoint {
+		return nil
+	}
+	return failure.New(failure.NotReady, "another engine answers at %s: it is the %s, and the container %s belongs to the %s",
+		e.Endpoint().Host, f.Identity(), in.Name, in.Endpoint).WithHint("start the engine that was there before, or set docker.host to its socket")
+}
+
+// Create makes the container, and does not count it as made before it is what was wanted: what the engine says of it is
+// compared with the wish, and a container that differs is removed again. It is not started.
+func (c Container) Create(ctx context.Context, in providers.Intent, w Want) providers.Result {
+	e, err := c.reach(ctx, in)
+	if err != nil {
+		return providers.Result{Done: providers.No, Err: err, Evidence: c.saw("nothing was asked for: %v", err)}
+	}
+	return c.create(ctx, e, in, w, false)
+}
+
+// Resolve finds out what became of a create without an answer, by creating again: the engine gives the name once, so either
+// this makes the container, or the engine says that it has the name, and then the container is there or about to be.
+func (c Container) Resolve(ctx context.Context, in providers.Intent, w Want) providers.Result {
+	e, err := c.reach(ctx, in)
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	if in.Resource == "" {
+		return c.create(ctx, e, in, w, true)
+	}
+	found := c.find(ctx, e, in)
+	switch found.presence {
+	case providers.Present:
+		return c.accept(ctx, e, in, w, found)
+	case providers.Absent:
+		return providers.Result{Done: providers.No, Err: failure.New(failure.SessionLost, "the container %s was made, and is gone", in.Name), Evidence: found.evidence}
+	default:
+		return providers.Result{Err: found.err, Evidence: found.evidence}
+	}
+}
+
+// create asks for the container. again says that an earlier request may still be on its way, so that a refusal alone does not
+// say that there is nothing.
+func (c Container) create(ctx context.Context, e *dockerengine.Engine, in providers.Intent, w Want, again bool) providers.Result {
+	crash.Point("owned/before-create")
+	id, done, err := e.Create(ctx, in.Name, c.config(in, w), w.Host)
+	crash.Point("owned/after-create")
+	switch {
+	case done == providers.Yes:
+		in.Resource = id
+		f, err := e.Refresh(ctx)
+		if err != nil {
+			return providers.Result{Resource: id, Err: err}
+		}
+		if err := mismatch(e, f, in); err != nil { // another engine came in between, and made it
+			return c.undo(ctx, e, id, err)
+		}
+		return c.accept(ctx, e, in, w, c.find(ctx, e, in))
+	case done == providers.Unknown:
+		return providers.Result{Err: err}
+	case !again && !failure.Is(err, failure.AlreadyExists):
+		return providers.Result{Done: providers.No, Err: err, Evidence: c.saw("the engine refused to create %s: %v", in.Name, err)}
+	}
+	found := c.settle(ctx, e, in)
+	switch found.presence {
+	case providers.Present:
+		return c.accept(ctx, e, in, w, found)
+	case providers.Foreign:
+		return providers.Result{Done: providers.No, Err: found.err, Evidence: found.evidence}
+	case providers.Absent:
+		if !failure.Is(err, failure.AlreadyExists) {
+			return providers.Result{Done: providers.No, Err: err, Evidence: c.saw("the engine refused to create %s (%v), and did not have it for %s", in.Name, err, settleTime)}
+		}
+		return providers.Result{Err: failure.Wrap(err, failure.OutcomeUnknown, "the engine has the name %s, and no container of that name after %s", in.Name, settleTime), Evidence: found.evidence}
+	default:
+		return providers.Result{Err: errors.Join(err, found.err), Evidence: found.evidence}
+	}
+}
+
+// settle looks until the container is there, a stranger has its name, or the time is over.
+func (c Container) settle(ctx context.Context, e *dockerengine.Engine, in providers.Intent) (f found) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	pause := 10 * time.Millisecond
+	for {
+		now := c.find(ctx, e, in)
+		if now.presence != providers.Unseen || f.presence == providers.Unseen {
+			f = now // the last answer counts, and not that the time was over
+		}
+		if f.presence != providers.Absent {
+			return f
+		}
+		select {
+		case <-ctx.Done():
+			return f
+		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// accept compares a container of ours with what was wanted, and removes one that is not.
+func (c Container) accept(ctx context.Context, e *dockerengine.Engine, in providers.Intent, w Want, f found) providers.Result {
+	if f.presence != providers.Present {
+		return providers.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
+	}
+	if why := differs(f.container, c.Image, w, in); why != "" {
+		return c.undo(ctx, e, f.container.ID, failure.New(failure.NotReady, "the engine made the container %s otherwise than it was asked to, so it was removed: %s", in.Name, why))
+	}
+	return providers.Result{Done: providers.Yes, Resource: f.container.ID, Evidence: f.evidence}
+}
+
+// undo removes a container of ours that must not be used. It does not depend on the context that ended the attempt.
+func (c Container) undo(ctx context.Context, e *dockerengine.Engine, id string, why error) providers.Result {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	crash.Point("owned/before-undo")
+	done, err := e.Remove(ctx, id)
+	crash.Point("owned/after-undo")
+	if done == providers.Yes {
+		var seen providers.Presence
+		if _, seen, err = e.Inspect(ctx, id); seen == providers.Absent {
+			return providers.Result{Done: providers.No, Err: why, Evidence: c.saw("the container %s was removed, and is absent", id)}
+		}
+	}
+	return providers.Result{Resource: id, Err: errors.Join(why, err), Evidence: c.saw("the container %s should have been removed", id)}
+}
+
+// Observe looks at the container. Absence counts only from the engine that the intent names.
+func (c Container) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+	e, err := c.reach(ctx, in)
+	if err != nil {
+		return providers.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
+	}
+	f := c.find(ctx, e, in)
+	out := providers.Observation{Presence: f.presence, Evidence: f.evidence, Err: f.err}
+	if f.presence == providers.Present {
+		out.Resource = f.container.ID
+	}
+	return out
+}
+
+// Delete ends everything in the container and removes it. It is done where there is nothing of ours.
+func (c Container) Delete(ctx context.Context, in providers.Intent) providers.Result {
+	e, err := c.reach(ctx, in)
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	f := c.find(ctx, e, in)
+	switch f.presence {
+	case providers.Absent:
+		return providers.Result{Done: providers.Yes, Evidence: f.evidence}
+	case providers.Present:
+	case providers.Foreign:
+		return providers.Result{Done: providers.No, Err: f.err, Evidence: f.evidence}
+	default:
+		return providers.Result{Err: f.err, Evidence: f.evidence}
+	}
+	crash.Point("owned/before-remove")
+	done, err := e.Remove(ctx, f.container.ID)
+	crash.Point("owned/after-remove")
+	return providers.Result{Done: done, Resource: f.container.ID, Err: err, Evidence: c.saw("removing %s: %s", f.container.ID, done)}
+}
