@@ -16,6 +16,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 	"modernc.org/quickjs"
 
+	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/sdk"
 )
 
@@ -174,7 +175,7 @@ func TestABundleKeepsItsSDK(t *testing.T) {
 		if name == "another" {
 			b.Code = "if (globalThis.another !== 1) throw new Error(\"not its own SDK\");\n" + b.Code
 		}
-		vm, err := newIsolate(Limits{MemoryBytes: LeastMemory}, "", 0, testRules{}, nil, nil)
+		vm, err := newIsolate(&protocol.Start{Limits: Limits{MemoryBytes: LeastMemory}}, testRules{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ func TestABundleKeepsItsSDK(t *testing.T) {
 	}
 	inside := bundle // as before minor version 1
 	inside.Code, inside.SDK = sdkScript+inside.Code, ""
-	vm, err := newIsolate(Limits{MemoryBytes: LeastMemory}, "", 0, testRules{}, nil, nil)
+	vm, err := newIsolate(&protocol.Start{Limits: Limits{MemoryBytes: LeastMemory}}, testRules{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

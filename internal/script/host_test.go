@@ -32,7 +32,8 @@ func images(ids map[string]string) Host {
 func TestAPreparedImageIsTakenFromTheHost(t *testing.T) {
 	root := project(t, map[string]string{entry: imports + `
 const image = await loadPreparedCodexImage("m.json", "sha256:base");
-export default [image, createDockerExecution({ image, network: "none" }).sandbox, createDockerExecution({ image: "sha256:other" }).sandbox];
+export default [image, createDockerExecution({ image, network: "none" }).sandbox, createDockerExecution({ image: "sha256:other", imageCacheDirectory: "a/b" }).sandbox,
+  createDockerExecution({ imageCacheDirectory: "/a" }).sandbox, createDockerExecution({ imageCacheDirectory: "~/a" }).sandbox];
 `})
 	r := testRunner(t)
 	r.Host = images(map[string]string{"m.json": "sha256:one"})
@@ -41,7 +42,8 @@ export default [image, createDockerExecution({ image, network: "none" }).sandbox
 		t.Fatal(err)
 	}
 	const options = `"fingerprint":"f","id":"docker","kind":"docker","options":`
-	want := `["sha256:one",{` + options + `{"network":"none","prepared":{"image":"sha256:one","manifestPath":"` + root + `/m.json"}}},{` + options + `{"image":"sha256:other"}}]`
+	want := `["sha256:one",{` + options + `{"network":"none","prepared":{"image":"sha256:one","manifestPath":"` + root + `/m.json"}}},{` + options + `{"image":"sha256:other","imageCacheDirectory":"` + root + `/a/b"}},{` +
+		options + `{"imageCacheDirectory":"/a"}},{` + options + `{"imageCacheDirectory":"~/a"}}]`
 	if string(value) != want {
 		t.Errorf("got  %s\nwant %s", value, want)
 	}

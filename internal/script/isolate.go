@@ -41,13 +41,14 @@ type isolate struct {
 // placesKept bounds the places that are remembered.
 const placesKept = 1000
 
-// newIsolate makes an engine whose time and randomness follow from now (ms since 1970) and seed alone. log gets console output,
-// ask has the host's answers.
-func newIsolate(limits Limits, seed string, now int64, rules Validator, log func(*protocol.Message), ask func(protocol.HostCall) protocol.HostCall) (*isolate, error) {
+// newIsolate makes an engine whose time and randomness follow from the start message alone. log gets console output, ask has
+// the host's answers.
+func newIsolate(s *protocol.Start, rules Validator, log func(*protocol.Message), ask func(protocol.HostCall) protocol.HostCall) (*isolate, error) {
 	vm, err := quickjs.NewVM()
 	if err != nil {
 		return nil, err
 	}
+	limits := s.Limits
 	limits.MemoryBytes = max(limits.MemoryBytes, LeastMemory)
 	vm.SetMemoryLimit(uintptr(limits.MemoryBytes))
 	i := &isolate{vm: vm, limits: limits, rules: rules, log: log, ask: ask}
@@ -61,16 +62,21 @@ func newIsolate(limits Limits, seed string, now int64, rules Validator, log func
 			return nil, err
 		}
 	}
-	sum := sha256.Sum256([]byte(seed))
+	sum := sha256.Sum256([]byte(s.Seed))
+	root, err := json.Marshal(s.Root)
+	if err != nil {
+		_ = vm.Close()
+		return nil, err
+	}
 	if err := evalBuilt(vm, preludeBytecode, preludeScript()); err != nil {
 		_ = vm.Close()
 		return nil, fmt.Errorf("prelude: %w", err)
 	}
-	boot := fmt.Sprintf(`Object.defineProperty(globalThis, "__laufwerk", { value: Object.freeze(__prelude(__post, __validate, __call, __digest, __url, __log, __attach, %q, %d)) });
+	boot := fmt.Sprintf(`Object.defineProperty(globalThis, "__laufwerk", { value: Object.freeze(__prelude(__post, __validate, __call, __digest, __url, __log, __attach, %q, %d, %s)) });
 globalThis.__load = (api => failed => api.load(%q, failed))(__laufwerk);
 globalThis.__begin = (load => (failed => () => load(failed))(__failed))(__load);
 for (const name of ["__post", "__validate", "__call", "__digest", "__url", "__log", "__attach", "__failed", "__load", "__prelude"]) delete globalThis[name];`,
-		hex.EncodeToString(sum[:]), now, bundleName)
+		hex.EncodeToString(sum[:]), s.Now, root, bundleName)
 	if _, err := vm.Eval(boot, quickjs.EvalGlobal); err != nil {
 		_ = vm.Close()
 		return nil, fmt.Errorf("prelude: %w", err)

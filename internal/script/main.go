@@ -110,7 +110,7 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 			bundled <- err
 		}()
 	}
-	vm, err := newIsolate(s.Limits, s.Seed, s.Now, c.rules, func(m *protocol.Message) { c.say(m) }, c.hostCalls(s.Bundle))
+	vm, err := newIsolate(s, c.rules, func(m *protocol.Message) { c.say(m) }, c.hostCalls(s.Bundle))
 	var e *protocol.Error
 	if err != nil {
 		e = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}

@@ -1,7 +1,7 @@
 // What a program in the isolate finds beside the engine's own globals. Everything that could tell two evaluations apart
 // (time, randomness, garbage collection, threads) is replaced by something that follows from the start message alone.
 // The host calls this function once, before any user code; its functions take and return strings, numbers and booleans.
-(function (hostPost, hostValidate, hostCall, hostDigest, hostURL, hostLog, hostAttach, seed, begin) {
+(function (hostPost, hostValidate, hostCall, hostDigest, hostURL, hostLog, hostAttach, seed, begin, root) {
   "use strict";
   const global = globalThis;
   const define = (name, value) => Object.defineProperty(global, name, { value, writable: false, enumerable: false, configurable: false });
@@ -362,6 +362,7 @@
       post: hostPost,
       validate: hostValidate,
       call: hostCall,
+      root,
       describe(failure) { describe = failure; },
       attach(program) { Object.assign(attached, program); hostAttach(); },
     }),

@@ -372,9 +372,10 @@ var loaded = /* @__PURE__ */ new Map();
 function createDockerExecution(options2) {
   if (!isRecord(options2)) return makeTarget("docker", options2);
   if ("prepared" in options2) throw usage("there is no such option; `image` takes what loadPreparedCodexImage gives", "prepared");
-  const { image, ...others } = options2;
+  const { image, imageCacheDirectory: cache, ...others } = options2;
   const prepared = typeof image === "string" ? loaded.get(image) : void 0;
-  return makeTarget("docker", prepared === void 0 ? options2 : { ...others, prepared });
+  const absolute = typeof cache === "string" && /^[^/~]/.test(cache) ? `${host.root}/${cache}` : cache;
+  return makeTarget("docker", { ...others, imageCacheDirectory: absolute, ...prepared === void 0 ? { image } : { prepared } });
 }
 function prepareDockerCodex(options2) {
   return ask("prepareDockerCodex", options2 ?? {}, {}, { image: plain2, cacheDirectory: plain2, resources: plain2, signal: abortSignal });

@@ -2,6 +2,7 @@ import type { Environment } from "@laufwerk/sdk";
 import type { AgentExecution, Credential } from "@laufwerk/execution/local";
 import { type Check, isRecord, json, nonEmpty, options } from "@laufwerk/internal/check";
 import { LaufwerkError, shown, usage } from "@laufwerk/internal/errors";
+import { host } from "@laufwerk/internal/host";
 import { call, makeTarget } from "@laufwerk/internal/targets";
 
 export interface DockerResources {
@@ -24,9 +25,11 @@ export function createDockerExecution(options?: {
   if (!isRecord(options)) return makeTarget("docker", options);
   // Only this module may say that an image is prepared.
   if ("prepared" in options) throw usage("there is no such option; `image` takes what loadPreparedCodexImage gives", "prepared");
-  const { image, ...others } = options;
+  const { image, imageCacheDirectory: cache, ...others } = options;
   const prepared = typeof image === "string" ? loaded.get(image) : undefined;
-  return makeTarget("docker", prepared === undefined ? options : { ...others, prepared });
+  // A target is also used where its project is not known.
+  const absolute = typeof cache === "string" && /^[^/~]/.test(cache) ? `${host.root}/${cache}` : cache;
+  return makeTarget("docker", { ...others, imageCacheDirectory: absolute, ...(prepared === undefined ? { image } : { prepared }) });
 }
 
 /**

@@ -6,6 +6,8 @@ interface Host {
   validate(subject: string, value: string): string;
   /** Has the host do something while a module is evaluated, and waits for it: answers as validate does. */
   call(name: string, args: string): string;
+  /** The project's root directory, absolute. */
+  readonly root: string;
   /** Says how errors cross the boundary, before any user code runs. */
   describe(failure: (error: unknown) => string): void;
   /** Lets the host call the program, once all of its modules are there: its entry points take JSON. */
