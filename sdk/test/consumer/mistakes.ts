@@ -1,6 +1,6 @@
 // What must not compile. A line that compiles after all is an error of its own.
 import { all, defineConfig, defineWorkflow, type ExecutionTarget, Host, Human, type Operation, Session, Workspace } from "@laufwerk/sdk";
-import { createDockerExecution, createLocalExecution } from "@laufwerk/execution";
+import { createDockerExecution, createLocalExecution, loadPreparedCodexImage, prepareCodexImage } from "@laufwerk/execution";
 import { createCommand } from "@laufwerk/sdk/harness/command";
 // @ts-expect-error: internal modules are not for users
 import { host } from "@laufwerk/internal/host";
@@ -15,12 +15,26 @@ const annotated: ExecutionTarget = createLocalExecution();
 // @ts-expect-error: annotating a value as ExecutionTarget hides .agent()
 annotated.agent({ harness });
 
+const annotatedDocker: ExecutionTarget = createDockerExecution();
+// @ts-expect-error: of a Docker target too
+annotatedDocker.agent({ harness });
+
 // @ts-expect-error: an unknown option
 createLocalExecution({ resources: { cpus: 1 } });
 // @ts-expect-error: an unknown login
 createLocalExecution({ credentials: "openai-api-key" });
 // @ts-expect-error: a network that there is not
 createDockerExecution({ network: "host" });
+// @ts-expect-error: only "prepared" is there
+createDockerExecution({ codexBootstrap: "own" });
+// @ts-expect-error: bytes, not a text
+createDockerExecution({ resources: { memoryBytes: "4g" } });
+// @ts-expect-error: an unknown resource
+createDockerExecution({ resources: { memory: 1 } });
+// @ts-expect-error: the id, not the promise of one
+createDockerExecution({ image: loadPreparedCodexImage("m.json") });
+// @ts-expect-error: where the manifest goes has to be said
+prepareCodexImage({ image: "node:22" });
 // @ts-expect-error: an unknown permission mode
 local.agent({ harness, permissionMode: "allow-everything" });
 // @ts-expect-error: host tools are not supported yet
