@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -126,6 +127,44 @@ func TestKilledCommand(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// A probe of doctor is killed at each of its points, in itself or in the supervisor of its command: what it leaves is a claim,
+// which doctor names and clean-up releases.
+func TestKilledProbe(t *testing.T) {
+	probe := newWorld(t)
+	n := probe.reached("doctor", "--probe")
+	var named atomic.Int32
+	t.Run("at", func(t *testing.T) {
+		for i := 1; i <= n; i++ {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				code, out, errs := w.laufwerk(w.diesAt(i, "probe"), "doctor", "--probe")
+				_, crashed := os.Lstat(filepath.Join(w.dir, "crashed-probe"))
+				if died := crashed == nil; died != (code != 0) || died && code != 137 && code != 4 {
+					t.Fatalf("exit %d, and a process was killed: %t\n%s%s", code, died, out, errs)
+				}
+				if left := w.claims(); len(left) > 0 {
+					if code, out, _ := w.laufwerk(nil, "doctor"); !strings.Contains(out, left[0].ID) || !strings.Contains(out, "next: laufwerk cleanup") {
+						t.Errorf("doctor, exit %d, does not say what to do about %v:\n%s", code, left, out)
+					}
+					named.Add(1)
+				}
+				w.must([]int{0}, "cleanup", "--all")
+				w.nothingIsLeft()
+				if left, _ := filepath.Glob(filepath.Join(w.home, "probes/*")); len(left) > 0 {
+					t.Errorf("left: %v", left)
+				}
+				w.must([]int{0}, "doctor", "--probe")
+				w.nothingIsLeft()
+			})
+		}
+	})
+	t.Logf("killed at %d points, %d of which left a claim", n, named.Load())
+	if named.Load() < 10 {
+		t.Errorf("only %d kills of %d left something", named.Load(), n)
 	}
 }
 
