@@ -170,7 +170,7 @@ func usable(e Endpoint) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fail(err, "the directory of %s may not be entered by this user", e).WithHint("%s", permissionHint)
 	case err != nil:
-		return fail(err, "cannot look at %s", e)
+		return fail(err, "cannot look at %s", e).WithHint("ls -l %s", failure.Quote(path))
 	}
 	info := link
 	if link.Mode()&fs.ModeSymlink != 0 {
@@ -182,7 +182,7 @@ func usable(e Endpoint) error {
 		case errors.Is(err, fs.ErrPermission):
 			return fail(err, "%s is a symbolic link to %s, which may not be reached by this user", e, target).WithHint("%s", permissionHint)
 		case err != nil:
-			return fail(err, "%s is a symbolic link to %s, which cannot be followed", e, target)
+			return fail(err, "%s is a symbolic link to %s, which cannot be followed", e, target).WithHint("ls -l %s", failure.Quote(path))
 		}
 	}
 	switch mode := info.Mode(); {
