@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -18,7 +17,6 @@ import (
 // initialise is the first process of a sandbox. Children that it is given are reaped by the kernel, because it ignores their
 // ends; it starts none itself.
 func initialise(_ *system.Env, args []string) error {
-	runtime.GOMAXPROCS(1)
 	process.IgnoreSignals()
 	held, err := announce(args[0], args[1])
 	if err != nil {

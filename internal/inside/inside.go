@@ -7,6 +7,7 @@ package inside
 import (
 	"fmt"
 	"io/fs"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 
@@ -35,11 +36,11 @@ func Interrupt(dir string) []string { return []string{Binary, Argument, "interru
 // Fence ends everything of the operation in dir: see Fenced.
 func Fence(dir string) []string { return []string{Binary, Argument, "fence", dir} }
 
-// Put makes a file of what comes on stdin, with exactly these mode bits, whole or not at all, in place of whatever has its
-// name, and the directories above it. It exits with 0 once the file is there. No link is followed below the mount that
-// holds path.
-func Put(path string, mode fs.FileMode) []string {
-	return []string{Binary, Argument, "put", path, strconv.FormatUint(uint64(mode.Perm()), 8)}
+// Put makes a file of the size bytes that come on stdin, with exactly these mode bits, whole or not at all, in place of
+// whatever has its name, and the directories above it. It exits with 0 once the file is there. No link is followed below the
+// mount that holds path.
+func Put(path string, mode fs.FileMode, size int) []string {
+	return []string{Binary, Argument, "put", path, strconv.FormatUint(uint64(mode.Perm()), 8), strconv.Itoa(size)}
 }
 
 // Probe tells what the sandbox has: see Probed.
@@ -52,13 +53,14 @@ const memory = 16 << 20
 func Main(env *system.Env, args []string) int {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(memory)
+	runtime.GOMAXPROCS(2) // threads count, too
 	if len(args) > 0 {
 		for _, s := range []struct {
 			name string
 			args int
 			run  func(env *system.Env, args []string) error
 		}{
-			{"init", 2, initialise}, {"interrupt", 1, interrupt}, {"fence", 1, fence}, {"put", 2, put}, {"probe", 0, probe},
+			{"init", 2, initialise}, {"interrupt", 1, interrupt}, {"fence", 1, fence}, {"put", 3, put}, {"probe", 0, probe},
 		} {
 			if s.name != args[0] || s.args != len(args)-1 {
 				continue
@@ -73,6 +75,6 @@ func Main(env *system.Env, args []string) int {
 			return supervisor(env, args[1])
 		}
 	}
-	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE | %s DIR | interrupt DIR | fence DIR | put FILE MODE | probe\n", Argument, supervise.Inside)
+	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE | %s DIR | interrupt DIR | fence DIR | put FILE MODE SIZE | probe\n", Argument, supervise.Inside)
 	return failure.ExitUsage
 }

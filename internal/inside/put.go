@@ -20,6 +20,10 @@ func put(env *system.Env, args []string) error {
 	if err != nil || mode > 0o777 {
 		return fmt.Errorf("the mode must be octal, like 600, got %q", args[1])
 	}
+	size, err := strconv.ParseInt(args[2], 10, 64)
+	if err != nil || size < 0 {
+		return fmt.Errorf("the size must be a number of bytes, got %q", args[2])
+	}
 	if path != filepath.Clean(path) || !filepath.IsAbs(path) || path == "/" {
 		return fmt.Errorf("the file must be a clean absolute path, got %q", path)
 	}
@@ -39,7 +43,10 @@ func put(env *system.Env, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, env.In)
+	n, err := io.Copy(f, io.LimitReader(env.In, size+1))
+	if err == nil && n != size { // whoever sends it was killed
+		err = fmt.Errorf("%d bytes were announced, and not as many came", size)
+	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = instead(root, tmp, name)

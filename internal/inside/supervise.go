@@ -17,7 +17,7 @@ func supervisor(env *system.Env, dir string) int {
 	if err == nil {
 		env.Err = talk // else it is still that of the starting process, which learns it
 	}
-	return supervise.Main(env, []string{dir})
+	return supervise.Contained(env, dir)
 }
 
 func launcher(env *system.Env) supervise.LocalLauncher { return supervise.LocalLauncher{Now: env.Now} }

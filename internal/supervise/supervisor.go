@@ -45,23 +45,31 @@ func Main(env *system.Env, args []string) int {
 		_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s DIRECTORY < SPEC\n", Argument)
 		return failure.ExitUsage
 	}
+	return run(env, args[0], false)
+}
+
+// Contained is Main on the directory dir in a sandbox, whose memory may be limited: where it runs out, the command and what it
+// started are to be killed, and its end to be recorded.
+func Contained(env *system.Env, dir string) int { return run(env, dir, true) }
+
+func run(env *system.Env, dir string, contained bool) int {
 	signals, err := process.Own()
 	if err == nil {
-		err = supervise(env, args[0], signals)
+		err = supervise(env, dir, signals, contained)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(env.Err, "laufwerk %s %s: %v\n", Argument, args[0], err)
+		_, _ = fmt.Fprintf(env.Err, "laufwerk %s %s: %v\n", Argument, dir, err)
 		return failure.ExitFailed
 	}
 	return failure.ExitDone
 }
 
-func supervise(env *system.Env, dir string, signals <-chan syscall.Signal) error {
+func supervise(env *system.Env, dir string, signals <-chan syscall.Signal, contained bool) error {
 	spec, err := readSpec(env.In)
 	if err != nil {
 		return err // nobody meant this: the worker was killed while it wrote, and reads no answer
 	}
-	s := &supervisor{spec: spec, now: env.Now, signals: signals}
+	s := &supervisor{spec: spec, now: env.Now, signals: signals, contained: contained}
 	defer s.close()
 	if err := s.prepare(dir); err != nil {
 		_ = json.NewEncoder(env.Out).Encode(ack{Reason: err.Error()})
@@ -98,6 +106,8 @@ type supervisor struct {
 	spec    Spec
 	now     func() time.Time
 	signals <-chan syscall.Signal
+	// contained says that memory may be limited here for this process and the command together.
+	contained bool
 
 	r          *records
 	lk         *lock.Lock
@@ -187,7 +197,7 @@ func (s *supervisor) spawn() {
 			_ = f.Close()
 		}
 	}()
-	c := process.Command{Argv: s.spec.Argv, Dir: s.spec.Dir, Env: environment(s.spec.Env, s.spec.Mark)}
+	c := process.Command{Argv: s.spec.Argv, Dir: s.spec.Dir, Env: environment(s.spec.Env, s.spec.Mark), Expendable: s.contained}
 	for i, to := range []**process.File{&c.Stdout, &c.Stderr} {
 		st, w, err := process.NewStream(s.out[i].write)
 		if err != nil {

@@ -17,6 +17,7 @@ type Command struct {
 	Dir                   string
 	Stdin, Stdout, Stderr *File
 	Cgroup                *Cgroup
+	Expendable            bool
 }
 
 // Stream does not exist here.

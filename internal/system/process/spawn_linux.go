@@ -1,12 +1,14 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -23,6 +25,8 @@ type Command struct {
 	Stdout *File
 	Stderr *File
 	Cgroup *Cgroup // nil: that of this process
+	// Expendable says that the command and what it starts are to be killed before this process is where memory runs out.
+	Expendable bool
 }
 
 // Spawn starts c with no descriptors but the three, and gives its process id. Where the calling goroutine is bound to its
@@ -44,9 +48,28 @@ func Spawn(c Command, withOwner bool) (int, error) {
 		defer d.Close()
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(d.Fd())
 	}
+	if c.Expendable {
+		defer expendable()()
+	}
 	pid, err := syscall.ForkExec(c.Path, c.Argv, attr)
 	runtime.KeepAlive(c)
 	return pid, err
+}
+
+// expendable makes this process the first to be killed where memory runs out, which what it starts inherits, until the result
+// is called. Where that cannot be done the kernel goes by size, as ever. See proc_pid_oom_score_adj(5): half of all memory
+// outweighs what any small process has, and who raises the value may take it back.
+func expendable() (restore func()) {
+	const name, value = "/proc/self/oom_score_adj", 500
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return func() {}
+	}
+	before, err := strconv.Atoi(string(bytes.TrimSpace(b)))
+	if err != nil || before >= value || os.WriteFile(name, []byte(strconv.Itoa(value)), 0) != nil {
+		return func() {}
+	}
+	return func() { _ = os.WriteFile(name, []byte(strconv.Itoa(before)), 0) }
 }
 
 // Own makes this process fit to own others: the caller's goroutine stays on its thread (the parent-death
