@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/laufwerk/laufwerk/internal/failure"
 )
 
@@ -208,15 +210,33 @@ func TestConnectWhereNothingListens(t *testing.T) {
 	}
 }
 
-// A stopped engine still takes connections until its queue is full.
-func TestConnectToAFullQueueIsBounded(t *testing.T) {
+// A stopped engine still takes connections until its queue is full, and then refuses them for the moment.
+func TestConnectToAStoppedEngineIsBounded(t *testing.T) {
 	path := filepath.Join(place(t), "docker.sock")
-	listen(t, path)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 1)); err != nil {
+		t.Fatal(err)
+	}
 	l := short()
-	l.ping = time.Second
-	_, err := connect(context.Background(), Endpoint{"unix://" + path, "DOCKER_HOST"}, l)
-	if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "hangs") {
-		t.Error(err)
+	l.ping = 500 * time.Millisecond
+	for filled := false; ; {
+		_, err := connect(context.Background(), Endpoint{"unix://" + path, "DOCKER_HOST"}, l)
+		if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "hangs") {
+			t.Fatal(err)
+		}
+		if filled {
+			return
+		}
+		for !filled {
+			conn, err := net.Dial("unix", path)
+			if filled = err != nil; !filled {
+				defer conn.Close()
+			}
+		}
 	}
 }
 

@@ -84,7 +84,7 @@ func (f Finder) contextHost(name, from string) (string, error) {
 			WithHint("docker context use default")
 	}
 	if e.Host == "" { // the CLI writes none for its own default
-		return unix + defaultSocket, nil
+		return unixScheme + defaultSocket, nil
 	}
 	return e.Host, nil
 }

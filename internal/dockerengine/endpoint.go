@@ -19,12 +19,12 @@ type Endpoint struct {
 }
 
 // Socket is the path of the engine's socket.
-func (e Endpoint) Socket() string { return strings.TrimPrefix(e.Host, unix) }
+func (e Endpoint) Socket() string { return strings.TrimPrefix(e.Host, unixScheme) }
 
 func (e Endpoint) String() string { return e.Host + " (" + e.Origin + ")" }
 
 const (
-	unix          = "unix://"
+	unixScheme    = "unix://"
 	defaultSocket = "/var/run/docker.sock"
 )
 
@@ -70,9 +70,9 @@ func (f Finder) search() (Endpoint, error) {
 	if standard == "" {
 		standard = defaultSocket
 	}
-	places := []Endpoint{{Host: unix + standard, Origin: "the default socket"}}
+	places := []Endpoint{{Host: unixScheme + standard, Origin: "the default socket"}}
 	for _, path := range f.rootless() {
-		places = append(places, Endpoint{Host: unix + path, Origin: "the rootless socket"})
+		places = append(places, Endpoint{Host: unixScheme + path, Origin: "the rootless socket"})
 	}
 	var why error
 	for _, e := range places {
@@ -135,7 +135,7 @@ func named(host, origin string) (Endpoint, error) {
 		return Endpoint{}, failure.New(failure.Unsupported, "%s is %q: Windows pipes are not supported", origin, host).
 			WithHint("run laufwerk inside WSL 2, with the engine's unix socket")
 	case filepath.IsAbs(host):
-		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: an endpoint begins with its scheme", origin, host).WithHint("%s", unix+failure.Quote(host))
+		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: an endpoint begins with its scheme", origin, host).WithHint("%s", unixScheme+failure.Quote(host))
 	default:
 		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: that is no endpoint; laufwerk speaks to unix:///path", origin, host).
 			WithHint("DOCKER_HOST=unix:///var/run/docker.sock")

@@ -80,7 +80,7 @@ func connect(ctx context.Context, endpoint Endpoint, l limits) (*Engine, error) 
 
 // dial makes an Engine that nothing is known of. No environment variable changes what it does.
 func dial(endpoint Endpoint, l limits) (*Engine, error) {
-	if !strings.HasPrefix(endpoint.Host, unix+"/") {
+	if !strings.HasPrefix(endpoint.Host, unixScheme+"/") {
 		_, err := named(endpoint.Host, endpoint.Origin)
 		return nil, err
 	}

@@ -18,9 +18,9 @@ import (
 type fake struct {
 	Endpoint Endpoint
 
-	t  *testing.T
-	mu sync.Mutex
-	n  map[string]int
+	hangUp func() // ends all connections
+	mu     sync.Mutex
+	n      map[string]int
 }
 
 const goodInfo = `{"ID":"ID1","DockerRootDir":"/var/lib/docker","OSType":"linux","Architecture":"x86_64","ServerVersion":"20.10.24","MemoryLimit":true,"CgroupVersion":"1"}`
@@ -28,7 +28,7 @@ const goodInfo = `{"ID":"ID1","DockerRootDir":"/var/lib/docker","OSType":"linux"
 // serve starts one. handler says whether it has answered.
 func serve(t *testing.T, handler func(w http.ResponseWriter, r *http.Request) bool) *fake {
 	t.Helper()
-	f := &fake{t: t, n: map[string]int{}, Endpoint: Endpoint{Host: "unix://" + filepath.Join(place(t), "docker.sock"), Origin: "DOCKER_HOST"}}
+	f := &fake{n: map[string]int{}, Endpoint: Endpoint{Host: "unix://" + filepath.Join(place(t), "docker.sock"), Origin: "DOCKER_HOST"}}
 	l, err := net.Listen("unix", f.Endpoint.Socket())
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +58,7 @@ func serve(t *testing.T, handler func(w http.ResponseWriter, r *http.Request) bo
 	s.Listener = l
 	s.Config.ErrorLog = nil
 	s.Start()
+	f.hangUp = s.CloseClientConnections
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	return f
 }
