@@ -13,6 +13,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -30,17 +31,14 @@ type manager struct {
 }
 
 // managers are those that are known, by preference. Neither runs a script of a package, and both check the checksums of
-// their lockfile. With pnpm the files are copied: linked ones could be changed through its store.
+// their lockfile.
 func managers() []manager {
 	return []manager{
 		{name: "npm", args: []string{
 			"ci", "--ignore-scripts", "--include=optional", "--omit=dev", "--install-strategy=hoisted", "--no-audit", "--no-fund",
 			"--no-progress", "--no-update-notifier", "--loglevel=error",
 		}},
-		{name: "pnpm", args: []string{
-			"install", "--frozen-lockfile", "--ignore-scripts", "--ignore-workspace", "--prod", "--reporter=append-only",
-			"--config.node-linker=hoisted", "--config.package-import-method=copy", "--config.manage-package-manager-versions=false",
-		}},
+		{name: "pnpm", args: recipe.PNPMInstall()},
 	}
 }
 

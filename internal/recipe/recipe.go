@@ -42,3 +42,12 @@ func CodexBinary(platform string) (pkg, file string) {
 	}
 	return "", ""
 }
+
+// PNPMInstall are the arguments with which pnpm installs a recipe: no script of a package runs, and the lockfile's checksums
+// are checked. Files are copied: linked ones could be changed through pnpm's store.
+func PNPMInstall() []string {
+	return []string{
+		"install", "--frozen-lockfile", "--ignore-scripts", "--ignore-workspace", "--prod", "--reporter=append-only",
+		"--config.node-linker=hoisted", "--config.package-import-method=copy", "--config.manage-package-manager-versions=false",
+	}
+}

@@ -1,0 +1,111 @@
+package imagecache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
+)
+
+// Cache is a directory of receipts, and what its images hold.
+type Cache struct {
+	Dir     string // absolute
+	Program Program
+	Prefix  string // of the program's tree in the images
+	User    int    // of the worker: the images are proved to work for it
+	Group   int
+	Prepare string // the command that makes it ready
+}
+
+// Docker is the cache in a directory for images of Docker targets, for this process's user.
+func Docker(dir string) Cache {
+	return Cache{Dir: dir, Program: Codex(), Prefix: DockerPrefix, User: system.UID(), Group: system.GID(), Prepare: "laufwerk prepare docker"}
+}
+
+// Directory is the cache directory that an option names: relative to the project's root, absolute, or below ~/ for the home
+// directory. "" is the default one, in laufwerk's own home.
+func Directory(option, root, userHome, home string) string {
+	switch {
+	case option == "":
+		return filepath.Join(home, "images")
+	case strings.HasPrefix(option, "~/"):
+		return filepath.Join(userHome, option[2:])
+	case filepath.IsAbs(option):
+		return filepath.Clean(option)
+	default:
+		return filepath.Join(root, option)
+	}
+}
+
+// Recipe is what an image is made from on a base image of this id and platform.
+func (c Cache) Recipe(base, platform string) Recipe {
+	return Recipe{bootstrap: c.Program.bootstrap(c.Prefix, platform), Base: base, User: c.User, Group: c.Group}
+}
+
+// Tag is the name of a recipe's image. Caches do not share names: what one of them does not need any more, another may.
+func (c Cache) Tag(fingerprint string) string {
+	return fmt.Sprintf("%s:%s-%s", c.repository(), short(fingerprint), c.id())
+}
+
+func (c Cache) repository() string { return "laufwerk-" + c.Program.Name }
+
+// id tells this cache's names from those of others.
+func (c Cache) id() string { return sum(c.Dir)[:8] }
+
+func sum(s string) string {
+	b := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(b[:])
+}
+
+// LogFile keeps what the last build of a recipe said.
+func (c Cache) LogFile(fingerprint string) string {
+	return filepath.Join(c.Dir, "logs", short(fingerprint)+".log")
+}
+
+// LockFile is held by whoever prepares a recipe's image.
+func (c Cache) LockFile(fingerprint string) string {
+	return filepath.Join(c.Dir, "locks", short(fingerprint))
+}
+
+// Make makes the directories.
+func (c Cache) Make() error {
+	for _, name := range []string{"locks", "logs", "building", "elsewhere", "stage"} {
+		if err := files.MkdirAll(filepath.Join(c.Dir, name)); err != nil {
+			return failure.Wrap(err, failure.HomeInvalid, "make the image cache %s", c.Dir)
+		}
+	}
+	return nil
+}
+
+// Lock waits until nobody else prepares a recipe's image, at most wait. The failure is LockHeld, with the holder.
+func (c Cache) Lock(ctx context.Context, fingerprint, command string, wait time.Duration, say func(format string, args ...any)) (*lock.Lock, error) {
+	path := c.LockFile(fingerprint)
+	l, err := lock.Acquire(ctx, path, lock.Exclusive, 0, command)
+	if failure.Is(err, failure.LockHeld) {
+		say("waiting for %s, which prepares the same image\n", lock.Who(path))
+		l, err = lock.Acquire(ctx, path, lock.Exclusive, wait, command)
+	}
+	if e := failure.As(err); e != nil {
+		e.Hint = c.Prepare
+	}
+	return l, err
+}
+
+// Building is the record of a build that began: its images are found by it after a kill.
+type Building struct {
+	Build string    `json:"build"` // the value of the label
+	Base  string    `json:"base"`
+	At    time.Time `json:"at"`
+}
+
+func (c Cache) buildingFile(fingerprint string) string {
+	return filepath.Join(c.Dir, "building", short(fingerprint)+".json")
+}

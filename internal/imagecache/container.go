@@ -1,0 +1,262 @@
+package imagecache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/mount"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// Where things are in a container of ours.
+const (
+	readyDir   = "/laufwerk/ready"
+	readyFile  = "ready"
+	privateDir = "/laufwerk/private" // in memory: what must get into no layer
+)
+
+// root is who installs. It has no capabilities.
+const root = "0:0"
+
+// Purpose is what a container is for.
+type Purpose string
+
+// The purposes.
+const (
+	Install Purpose = "install" // the program is installed in it
+	Prove   Purpose = "prove"   // a new image is tried in it, as a session would use it
+)
+
+// Resources are the limits of a container that a program is installed in; zero is none.
+type Resources struct {
+	CPUs        float64 `json:"cpus,omitempty"`
+	MemoryBytes int64   `json:"memoryBytes,omitempty"`
+	SwapBytes   *int64  `json:"swapBytes,omitempty"`
+	PIDs        int64   `json:"pids,omitempty"`
+}
+
+// Spec is what an intent says of such a container.
+type Spec struct {
+	Purpose   Purpose   `json:"purpose"`
+	Engine    string    `json:"engine"` // its endpoint: "unix:///…"
+	Image     string    `json:"image"`  // id
+	User      string    `json:"user"`   // uid:gid of the first process
+	UserNS    string    `json:"userns,omitempty"`
+	Network   string    `json:"network"`
+	Resources Resources `json:"resources,omitzero"`
+	Binary    string    `json:"binary"`          // of the first process, on this host
+	Stage     string    `json:"stage,omitempty"` // a directory on this host, made and removed with the container
+	Nonce     string    `json:"nonce"`
+	Volumes   []string  `json:"volumes,omitempty"` // paths at which the image would get volumes
+}
+
+// Containers makes and ends the containers of preparations.
+type Containers struct {
+	// Connect gives the engine at an endpoint.
+	Connect func(ctx context.Context, host string) (*dockerengine.Engine, error)
+	Now     func() time.Time
+}
+
+var _ providers.Resources = Containers{}
+
+func (c Containers) of(in providers.Intent) (Spec, owned.Container, error) {
+	var s Spec
+	if err := json.Unmarshal(in.Spec, &s); err != nil {
+		return s, owned.Container{}, failure.Wrap(err, failure.Internal, "read the intent of a preparation")
+	}
+	connect := func(ctx context.Context) (*dockerengine.Engine, error) { return c.Connect(ctx, s.Engine) }
+	return s, owned.Container{Engine: connect, Now: c.Now, Image: s.Image}, nil
+}
+
+// Create makes the container, which is not started, and its directory.
+func (c Containers) Create(ctx context.Context, in providers.Intent) providers.Result {
+	return c.make(ctx, in, owned.Container.Create)
+}
+
+// Resolve finds out what became of a Create.
+func (c Containers) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+	return c.make(ctx, in, owned.Container.Resolve)
+}
+
+func (c Containers) make(ctx context.Context, in providers.Intent, create func(owned.Container, context.Context, providers.Intent, owned.Want) providers.Result) providers.Result {
+	s, one, err := c.of(in)
+	if err == nil && s.Stage != "" {
+		err = files.MkdirAll(s.Stage)
+	}
+	if err != nil {
+		return providers.Result{Done: providers.No, Err: err}
+	}
+	r := create(one, ctx, in, s.want())
+	if r.Done == providers.No {
+		if err := s.clear(ctx); err != nil {
+			return providers.Result{Resource: r.Resource, Err: errors.Join(r.Err, err), Evidence: r.Evidence}
+		}
+	}
+	return r
+}
+
+// Observe looks at the container. Its directory goes with it: see Delete.
+func (c Containers) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+	_, one, err := c.of(in)
+	if err != nil {
+		return providers.Observation{Err: err}
+	}
+	return one.Observe(ctx, in)
+}
+
+// Delete removes the container and its directory.
+func (c Containers) Delete(ctx context.Context, in providers.Intent) providers.Result {
+	s, one, err := c.of(in)
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	r := one.Delete(ctx, in)
+	if r.Done == providers.Yes {
+		if err := s.clear(ctx); err != nil {
+			r.Err = err // an empty directory is no reason to doubt the container's end
+		}
+	}
+	return r
+}
+
+func (s Spec) clear(ctx context.Context) error {
+	if s.Stage == "" {
+		return nil
+	}
+	parent, err := safefs.OpenRoot(filepath.Dir(s.Stage))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	refused, err := parent.RemoveAll(context.WithoutCancel(ctx), filepath.Base(s.Stage))
+	if err == nil && len(refused) > 0 {
+		err = failure.New(failure.Retained, "%s could not be removed: %s", refused[0].Path, refused[0].Why)
+	}
+	return err
+}
+
+// want is the container.
+func (s Spec) want() owned.Want {
+	off, none := false, int64(0)
+	host := &container.HostConfig{
+		NetworkMode: container.NetworkMode(s.Network), UsernsMode: container.UsernsMode(s.UserNS), CapDrop: []string{"ALL"},
+		SecurityOpt: []string{"no-new-privileges"}, RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, Init: &off,
+		LogConfig: container.LogConfig{Type: "none"}, Mounts: []mount.Mount{bind(s.Binary, inside.Binary, true)}, Tmpfs: map[string]string{},
+		Resources: container.Resources{NanoCPUs: int64(s.Resources.CPUs * 1e9), Memory: s.Resources.MemoryBytes, PidsLimit: &none},
+	}
+	if s.Resources.SwapBytes != nil {
+		host.MemorySwap = s.Resources.MemoryBytes + *s.Resources.SwapBytes
+	}
+	if s.Resources.PIDs > 0 {
+		host.PidsLimit = &s.Resources.PIDs
+	}
+	ready := "/tmp/" + readyFile
+	if s.Purpose == Prove {
+		host.ReadonlyRootfs = true
+		host.Tmpfs["/tmp"] = "rw,nosuid,nodev,mode=1777"
+	} else {
+		ready = path.Join(readyDir, readyFile)
+		host.Mounts = append(host.Mounts, bind(s.Stage, readyDir, false))
+		host.Tmpfs[privateDir] = "rw,nosuid,nodev,noexec,size=8m,mode=0700"
+	}
+	for _, v := range s.Volumes {
+		if _, ok := host.Tmpfs[v]; !ok && !strings.HasPrefix(v, "/laufwerk") {
+			host.Tmpfs[v] = "rw,nosuid,nodev,exec,mode=1777"
+		}
+	}
+	return owned.Want{Host: host, Config: &container.Config{
+		User: s.User, WorkingDir: "/", Entrypoint: []string{inside.Binary}, Cmd: inside.Init(ready, s.Nonce)[1:],
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, StopSignal: "SIGKILL",
+	}}
+}
+
+func bind(from, to string, readOnly bool) mount.Mount {
+	return mount.Mount{Type: mount.TypeBind, Source: from, Target: to, ReadOnly: readOnly, BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}}
+}
+
+// Plan says as whom the container of a purpose runs, and what it must know of its image.
+func (c Cache) Plan(p Purpose, e *dockerengine.Engine, i image.InspectResponse) Spec {
+	f := e.Facts()
+	s := Spec{Purpose: p, Engine: e.Endpoint().Host, Image: i.ID, User: ids(c.User, c.Group), Network: "none"}
+	switch {
+	case f.Rootless: // the container's root is the user of the engine
+		s.User = root
+	case c.User == 0 && p == Install:
+		s.User = root
+	case c.User == 0: // sessions of a root worker are nobody's
+		s.User = "65534:65534"
+	}
+	if f.UserNS {
+		s.UserNS = "host"
+	}
+	if i.Config != nil {
+		for v := range i.Config.Volumes {
+			s.Volumes = append(s.Volumes, path.Clean(v))
+		}
+	}
+	return s
+}
+
+// startTime bounds the start of a container's first process.
+const startTime = 2 * time.Minute
+
+// Start starts a container and waits until its first process runs. Where it has a directory, that proves that the engine sees
+// the files of this host: mounted is then what is meant, and not another host's directory of the same name.
+func Start(ctx context.Context, e *dockerengine.Engine, id string, s Spec) error {
+	done, err := e.Start(ctx, id)
+	if done == providers.No {
+		return failure.Wrap(err, failure.NotReady, "start the container of the preparation")
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		if s.Stage != "" && done == providers.Yes {
+			sight, err := inside.Look(filepath.Join(s.Stage, readyFile), s.Nonce)
+			if err != nil {
+				return failure.Wrap(err, failure.Failed, "look whether the preparation's container runs")
+			}
+			if sight != inside.Unseen {
+				return nil
+			}
+		}
+		got, presence, err := e.Inspect(ctx, id)
+		switch {
+		case presence == providers.Absent:
+			return failure.New(failure.NotReady, "the container of the preparation is gone: somebody removed it")
+		case presence == providers.Present && got.State.Running && s.Stage == "":
+			return nil
+		case presence == providers.Present && !got.State.Running && got.State.Status != container.StateCreated:
+			return failure.New(failure.NotReady, "the container of the preparation ended at once, with exit code %s%s: can the image %s run this machine's programs?",
+				strconv.Itoa(got.State.ExitCode), strings.TrimRight(" "+got.State.Error, " "), s.Image)
+		case presence == providers.Present && got.State.Running:
+			done = providers.Yes
+		case presence == providers.Unseen && ctx.Err() == nil:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return failure.New(failure.NotReady, "the engine at %s does not see the files of this host: a file that its container wrote to %s did not appear there", e.Endpoint().Host, s.Stage).
+				WithHint("use an engine of this machine that shares %s", failure.Quote(s.Stage))
+		case <-time.After(pause):
+		}
+	}
+}

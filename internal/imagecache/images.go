@@ -1,0 +1,190 @@
+package imagecache
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/docker/docker/api/types/image"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
+)
+
+// Image is a prepared image, or what is known of one.
+type Image struct {
+	ID       string   `json:"id"`
+	Tag      string   `json:"tag,omitempty"` // its name in this cache
+	Version  string   `json:"version,omitempty"`
+	Base     string   `json:"base,omitempty"`
+	Bytes    int64    `json:"bytes"` // with its base image
+	Created  int64    `json:"created,omitempty"`
+	Present  bool     `json:"present"`  // on the engine
+	Receipts []string `json:"receipts"` // that name it
+	Claims   []string `json:"claims"`   // whose resources are, or may be, made from it
+	// State is "current", "stale" (of a receipt), "missing" (named by a receipt), "unused" or "foreign" (of another cache).
+	State string `json:"state"`
+	Why   string `json:"why,omitempty"` // why it is stale, or is kept
+	names []string
+}
+
+// Images are those of this cache: named by a receipt, or by this cache's names. Those of other caches and other users of the
+// engine are foreign. used says for an image's id which claims need it.
+func (c Cache) Images(ctx context.Context, e *dockerengine.Engine, used map[string][]string) ([]Image, error) {
+	receipts, err := c.receipts()
+	if err != nil {
+		return nil, failure.Wrap(err, failure.HomeInvalid, "read the receipts in %s", c.Dir)
+	}
+	list, err := e.Images(ctx, map[string]string{LabelRecipe: ""})
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]*Image{}
+	var order []string
+	of := func(id string) *Image {
+		if known[id] == nil {
+			known[id] = &Image{ID: id, Receipts: []string{}, Claims: append([]string{}, used[id]...), State: "foreign"}
+			order = append(order, id)
+		}
+		return known[id]
+	}
+	for _, r := range receipts {
+		i := of(r.Receipt.Image)
+		i.Receipts = append(i.Receipts, r.Path)
+		i.Version, i.Base, i.State = r.Receipt.Version, r.Receipt.Base.Name, "missing"
+	}
+	for _, s := range list {
+		i := of(s.ID)
+		i.Present, i.Bytes, i.Created, i.names = true, s.Size, s.Created, s.RepoTags
+		i.Tag = c.named(s)
+		switch {
+		case len(i.Receipts) == 0 && i.Tag != "":
+			i.State = "unused"
+		case len(i.Receipts) > 0:
+			i.State = "current"
+			if _, err := c.Load(i.Receipts[0], ""); err != nil {
+				i.State, i.Why = "stale", err.Error()
+			}
+		}
+	}
+	out := make([]Image, 0, len(order))
+	for _, id := range order {
+		out = append(out, *known[id])
+	}
+	slices.SortStableFunc(out, func(a, b Image) int { return int(b.Created - a.Created) })
+	return out, nil
+}
+
+// named is the name that this cache gave an image, "" if none.
+func (c Cache) named(s image.Summary) string {
+	for _, t := range s.RepoTags {
+		if strings.HasPrefix(t, c.repository()+":") && strings.HasSuffix(t, "-"+c.id()) {
+			return t
+		}
+	}
+	return ""
+}
+
+// Pruned is what became of an image.
+type Pruned struct {
+	Image
+	Removed bool `json:"removed"` // with dry: would be
+}
+
+// Prune removes the images of this cache that no receipt names and no claim needs; with dry it only says which. An image that
+// somebody gave another name, or that a container uses, stays on the engine.
+func (c Cache) Prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string) ([]Pruned, error) {
+	first, err := used(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.Images(ctx, e, first)
+	if err != nil {
+		return nil, err
+	}
+	var out []Pruned
+	for _, i := range list {
+		if i.State == "foreign" || i.State == "missing" {
+			continue
+		}
+		p := Pruned{Image: i}
+		if i.State == "unused" && len(i.Claims) == 0 {
+			if err := c.prune(ctx, e, used, dry, command, &p); err != nil {
+				return append(out, p), err
+			}
+		} else if p.Why == "" {
+			p.Why = "a receipt names it"
+			if len(i.Receipts) == 0 {
+				p.Why = "a claim needs it"
+			}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// prune removes one image's name, and with it the image where it has no other. Whoever is preparing it has its lock, and its
+// receipt is written under that.
+func (c Cache) prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string, p *Pruned) error {
+	fingerprint, _, _ := strings.Cut(strings.TrimPrefix(p.Tag, c.repository()+":"), "-")
+	if len(fingerprint) != 16 {
+		p.Why = "its name is none of this cache's"
+		return nil
+	}
+	if !dry {
+		if err := c.Make(); err != nil {
+			return err
+		}
+		l, err := lock.Acquire(ctx, c.LockFile(fingerprint), lock.Exclusive, 0, command)
+		if failure.Is(err, failure.LockHeld) {
+			p.Why = "it is being prepared: " + err.Error()
+			return nil
+		}
+		if err != nil {
+			return failure.Wrap(err, failure.HomeInvalid, "lock the image's recipe")
+		}
+		defer l.Release()
+	} else if h, held, _ := lock.Query(c.LockFile(fingerprint)); held {
+		p.Why = "it is being prepared by " + h.String()
+		return nil
+	}
+	again, err := used(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := c.Images(ctx, e, again)
+	if err != nil {
+		return err
+	}
+	n := slices.IndexFunc(now, func(i Image) bool { return i.ID == p.ID })
+	switch {
+	case n < 0:
+		p.Removed = true // somebody else was quicker
+		return nil
+	case now[n].State != "unused" || len(now[n].Claims) > 0 || now[n].Tag != p.Tag:
+		p.Image = now[n]
+		p.Why = "it is needed by now"
+		return nil
+	case dry:
+		p.Removed = true
+		return nil
+	}
+	crash.Point("imagecache/before-prune")
+	done, err := e.RemoveImage(ctx, p.Tag)
+	crash.Point("imagecache/after-prune")
+	switch done {
+	case providers.Yes:
+		p.Removed = true
+		if len(now[n].names) > 1 {
+			p.Why = "it still has other names, and stays on the engine"
+		}
+	case providers.No:
+		p.Why = err.Error()
+	default:
+		return failure.Wrap(err, failure.OutcomeUnknown, "remove the image %s", p.Tag)
+	}
+	return nil
+}

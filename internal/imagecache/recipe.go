@@ -1,0 +1,177 @@
+// Package imagecache makes and keeps prepared images: a base image with the pinned agent program in it, and nothing else of
+// ours. An image is made from a recipe, whose fingerprint covers everything that matters for what is in it; that it was made
+// is recorded in a receipt.
+//
+//	<cache>/<program>-*.json   receipts, one for each base image's name and user: written last, so that what they name is whole
+//	<cache>/building/          what is being built, or was when its maker was killed
+//	<cache>/elsewhere/         which receipts lie outside of the cache
+//	<cache>/logs/, locks/      one for each fingerprint; locks are never removed
+//	<cache>/stage/             directories of preparation containers
+package imagecache
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/docker/docker/api/types/image"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/recipe"
+)
+
+// DockerPrefix is where images of Docker targets have the program. It belongs to root there.
+const DockerPrefix = "/opt/laufwerk/.harness-bootstrap/codex"
+
+// DefaultBase is the public image that is prepared where nobody names another. It has Node 22, npm, git, bash and setsid.
+const DefaultBase = "docker.io/library/node:22-bookworm"
+
+// version is that of how images are made: it is raised with every change that no other part of a recipe tells.
+const version = "1"
+
+// pnpmVersion is the one that is installed where an image has npm and no usable pnpm.
+const pnpmVersion = "10.34.9"
+
+// The labels of prepared images.
+const (
+	LabelRecipe    = owned.LabelPrefix + "recipe"    // the fingerprint
+	LabelBootstrap = owned.LabelPrefix + "bootstrap" // the part of it that does not depend on base image and user
+	LabelBuild     = owned.LabelPrefix + "build"     // which of our builds made it
+)
+
+// File is a file of a program's tree.
+type File struct {
+	Path string // relative to the tree
+	Mode fs.FileMode
+	Data []byte
+}
+
+// Program is what is installed.
+type Program struct {
+	Name    string // of the harness: "codex"
+	Title   string // for people: "Codex"
+	Version string
+	Files   []File   // put into the empty tree
+	Install []string // then pnpm is run there, with these arguments
+	Says    string   // what `--version` prints
+	// Binary is the native executable's path below the tree, "" for a platform that has none ("linux/amd64").
+	Binary func(platform string) string
+}
+
+// Codex is the pinned one.
+func Codex() Program {
+	p := Program{
+		Name: recipe.Codex, Title: "Codex", Version: recipe.CodexVersion, Install: recipe.PNPMInstall(), Says: "codex-cli " + recipe.CodexVersion,
+		Binary: func(platform string) string {
+			pkg, file := recipe.CodexBinary(platform)
+			if pkg == "" {
+				return ""
+			}
+			return path.Join("node_modules", "@openai", pkg, file)
+		},
+	}
+	for _, name := range []string{recipe.Package, recipe.PNPMLock} {
+		p.Files = append(p.Files, File{Path: name, Mode: 0o644, Data: recipe.File(recipe.Codex, name)})
+	}
+	return p
+}
+
+// Recipe is everything that an image is made from. Times are no part of it.
+type Recipe struct {
+	bootstrap
+	Base  string `json:"base"` // the base image's id
+	User  int    `json:"user"` // for whose sessions it was proved to work: the worker's on the host
+	Group int    `json:"group"`
+}
+
+// bootstrap is what does not depend on the base image and the user.
+type bootstrap struct {
+	Version  string         `json:"recipe"`
+	Program  string         `json:"program"`
+	Release  string         `json:"version"`
+	Files    []recordedFile `json:"files"`
+	Commands [][]string     `json:"commands"`
+	Binary   string         `json:"binary"`
+	Says     string         `json:"says"`
+	Prefix   string         `json:"prefix"`
+	Platform string         `json:"platform"`
+}
+
+type recordedFile struct {
+	Path string `json:"path"`
+	Mode uint32 `json:"mode"`
+	Sum  string `json:"sha256"`
+}
+
+func (p Program) bootstrap(prefix, platform string) bootstrap {
+	b := bootstrap{
+		Version: version, Program: p.Name, Release: p.Version, Binary: p.Binary(platform), Says: p.Says, Prefix: prefix, Platform: platform,
+		Commands: [][]string{append([]string{"pnpm"}, p.Install...), npmInstall()},
+	}
+	for _, f := range p.Files {
+		sum := sha256.Sum256(f.Data)
+		b.Files = append(b.Files, recordedFile{Path: f.Path, Mode: uint32(f.Mode), Sum: hex.EncodeToString(sum[:])})
+	}
+	return b
+}
+
+// Fingerprint is the digest of a recipe: "sha256:…".
+func (r Recipe) Fingerprint() string { return digest(r) }
+
+func (b bootstrap) fingerprint() string { return digest(b) }
+
+func digest(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// short is what names have of a digest.
+func short(digest string) string { return strings.TrimPrefix(digest, "sha256:")[:16] }
+
+// Platform is an image's, as recipes have it: "linux/amd64".
+func Platform(i image.InspectResponse) string {
+	p := i.Os + "/" + i.Architecture
+	if i.Variant != "" && i.Architecture == "arm" {
+		p += "/" + i.Variant
+	}
+	return p
+}
+
+// Carries says whether an image carries the program as this version of laufwerk prepares it, also where others built on
+// such an image: nil if it does, else a failure of kind NotReady.
+func (c Cache) Carries(i image.InspectResponse) error {
+	has := ""
+	if i.Config != nil {
+		has = i.Config.Labels[LabelBootstrap]
+	}
+	name := i.ID
+	if len(i.RepoTags) > 0 {
+		name = i.RepoTags[0]
+	}
+	switch has {
+	case c.Program.bootstrap(c.Prefix, Platform(i)).fingerprint():
+		return nil
+	case "":
+		return failure.New(failure.NotReady, "the image %s carries no prepared %s: it has no label %s", name, c.Program.Title, LabelBootstrap).
+			WithHint("build it FROM the image that `%s` prints", c.Prepare)
+	default:
+		return failure.New(failure.NotReady, "the image %s carries another %s than this version of laufwerk prepares (%s)", name, c.Program.Title, c.Program.Version).
+			WithHint("%s   # then build the image anew from what it prints", c.Prepare)
+	}
+}
+
+// Binary is the path of the native program below a tree, for an engine's architecture ("amd64").
+func (c Cache) Binary(arch string) (string, error) {
+	if b := c.Program.Binary("linux/" + arch); b != "" {
+		return b, nil
+	}
+	return "", failure.New(failure.Unsupported, "there is no %s for linux/%s", c.Program.Title, arch)
+}
