@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -112,7 +114,7 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 		"no engine":  {ping(func(w http.ResponseWriter, r *http.Request) { w.Header().Del("Api-Version") }), failure.NotReady, []string{"not a Docker engine", "API version"}},
 		"another server": {ping(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Del("Api-Version")
-			http.Error(w, "nothing here", 404)
+			http.Error(w, "nothing here", http.StatusNotFound)
 		}), failure.NotReady, []string{"not a Docker engine", "HTTP 404", "nothing here"}},
 		"a sick engine":      {ping(func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"no"}`) }), failure.NotReady, []string{"answers a ping with an error"}},
 		"an old engine":      {header("Api-Version", "1.39"), failure.Unsupported, []string{"1.39", "1.41", "1.51"}},
@@ -161,7 +163,10 @@ func TestConnectToTLSSaysSo(t *testing.T) {
 	config := s.TLS
 	s.Close()
 	for name, serve := range map[string]func(net.Listener){
-		"HTTPS": func(l net.Listener) { _ = http.Serve(tls.NewListener(l, config), http.NotFoundHandler()) },
+		"HTTPS": func(l net.Listener) {
+			s := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: log.New(io.Discard, "", 0)}
+			_ = s.Serve(tls.NewListener(l, config))
+		},
 		"a bare alert": func(l net.Listener) { // as servers answer that are not Go's
 			for {
 				conn, err := l.Accept()

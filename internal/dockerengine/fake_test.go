@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ type fake struct {
 	Endpoint Endpoint
 
 	hangUp func() // ends all connections
+	first  func(w http.ResponseWriter, r *http.Request) bool
 	mu     sync.Mutex
 	n      map[string]int
 }
@@ -45,13 +47,14 @@ func serve(t *testing.T, handler func(w http.ResponseWriter, r *http.Request) bo
 		w.Header().Set("Api-Version", "1.41")
 		w.Header().Set("Ostype", "linux")
 		switch {
+		case f.first != nil && f.first(w, r):
 		case handler != nil && handler(w, r):
 		case path == "/_ping":
 		case path == "/info":
 			answer(w, 200, goodInfo)
 		default:
 			t.Errorf("the engine is asked for %s %s", r.Method, path)
-			w.WriteHeader(501)
+			w.WriteHeader(http.StatusNotImplemented)
 		}
 	}))
 	_ = s.Listener.Close()
@@ -60,6 +63,12 @@ func serve(t *testing.T, handler func(w http.ResponseWriter, r *http.Request) bo
 	s.Start()
 	f.hangUp = s.CloseClientConnections
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return f
+}
+
+// with has another handler asked first.
+func (f *fake) with(handler func(w http.ResponseWriter, r *http.Request) bool) *fake {
+	f.first = handler
 	return f
 }
 
@@ -94,7 +103,8 @@ func cutOff(w http.ResponseWriter, text string) {
 func hang(r *http.Request) { <-r.Context().Done() }
 
 // hijackOf takes the connection over as an engine does for exec.
-func hijackOf(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter) {
+func hijackOf(w http.ResponseWriter, r *http.Request) (net.Conn, *bufio.ReadWriter) {
+	_, _ = io.Copy(io.Discard, r.Body)
 	conn, rw, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		panic(err)

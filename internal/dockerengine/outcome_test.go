@@ -75,16 +75,18 @@ func TestOutcomesOfEffects(t *testing.T) {
 		says  string
 	}
 	faults := map[string]fault{
-		"refused 400":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 400, `{"message":"bad parameter"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "bad parameter"},
-		"refused 403":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 403, `{"message":"plugin says no"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "plugin says no"},
-		"refused 409":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 409, `{"message":"conflict: it is in use"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "conflict: it is in use"},
-		"refused in pieces":   {func(w http.ResponseWriter, r *http.Request) { answer(w, 400, `{"mess`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, ""},
-		"refused odd status":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 422, `{"message":"odd"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "odd"},
-		"failed 500":          {func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"store is full"}`) }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "store is full"},
-		"failed 503":          {func(w http.ResponseWriter, r *http.Request) { answer(w, 503, `{"message":"shutting down"}`) }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "shutting down"},
-		"cut before a reply":  {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
-		"cut in the headers":  {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "HTTP/1.1 201 Cre") }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
-		"redirected":          {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 301) }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, ""},
+		"refused 400":        {func(w http.ResponseWriter, r *http.Request) { answer(w, 400, `{"message":"bad parameter"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "bad parameter"},
+		"refused 403":        {func(w http.ResponseWriter, r *http.Request) { answer(w, 403, `{"message":"plugin says no"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "plugin says no"},
+		"refused 409":        {func(w http.ResponseWriter, r *http.Request) { answer(w, 409, `{"message":"conflict: it is in use"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "conflict: it is in use"},
+		"refused in pieces":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 400, `{"mess`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, ""},
+		"refused odd status": {func(w http.ResponseWriter, r *http.Request) { answer(w, 422, `{"message":"odd"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "odd"},
+		"failed 500":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"store is full"}`) }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "store is full"},
+		"failed 503":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 503, `{"message":"shutting down"}`) }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "shutting down"},
+		"cut before a reply": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
+		"cut in the headers": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "HTTP/1.1 201 Cre") }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
+		"redirected": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusMovedPermanently)
+		}, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, ""},
 		"answered in garbage": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "\x15\x03\x01\r\n\r\n") }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
 	}
 	for name, e := range effects() {
@@ -111,7 +113,7 @@ func TestOutcomesOfEffects(t *testing.T) {
 			t.Run("goes well", func(t *testing.T) {
 				c := connected(t, faulty(t, e.request, func(w http.ResponseWriter, r *http.Request) {
 					if name == "exec" {
-						conn, _ := hijackOf(w)
+						conn, _ := hijackOf(w, r)
 						_ = conn.Close()
 						return
 					}
@@ -192,7 +194,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 		"a create without an id":      {"create", func(w http.ResponseWriter, r *http.Request) { answer(w, 201, `{}`) }, providers.Unknown, failure.OutcomeUnknown, nil},
 		"a create that is cut":        {"create", func(w http.ResponseWriter, r *http.Request) { answer(w, 201, `{"Id":"C1`) }, providers.Unknown, failure.OutcomeUnknown, nil},
 		"start without a container":   {"start", refuse(404, gone), providers.No, failure.Failed, ErrNoContainer},
-		"start of what runs":          {"start", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(304) }, providers.Yes, "", nil},
+		"start of what runs":          {"start", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotModified) }, providers.Yes, "", nil},
 		"kill without a container":    {"kill", refuse(404, gone), providers.Yes, "", nil},
 		"kill of what does not run":   {"kill", refuse(409, "Cannot kill container: C1: Container C1 is not running"), providers.Yes, "", nil},
 		"kill answered by a stranger": {"kill", refuse(404, "page not found"), providers.No, failure.Failed, nil},
@@ -249,7 +251,7 @@ func TestKillWaitsForTheEnd(t *testing.T) {
 					if r.URL.Query().Get("signal") != "SIGKILL" {
 						t.Error(r.URL)
 					}
-					w.WriteHeader(204)
+					w.WriteHeader(http.StatusNoContent)
 				case "POST /containers/C1/wait":
 					c.wait(w, r)
 				default:
