@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/protocol"
@@ -51,16 +50,14 @@ func (c *Child) step(ctx context.Context, answer *protocol.Message) ([]protocol.
 			return nil, err
 		}
 	}
-	var late <-chan time.Time
+	defer c.talk.until(ctx)()
 	if c.limits.StepMillis > 0 {
-		t := time.NewTimer(c.limits.Step() + grace)
-		defer t.Stop()
-		late = t.C
+		c.talk.watch.Begin(c.limits.Step() + grace)
 	}
 	var out []protocol.Message
 	size := 0
 	for {
-		m, err := c.talk.receive(ctx, late)
+		m, err := c.talk.receive(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -76,6 +73,9 @@ func (c *Child) step(ctx context.Context, answer *protocol.Message) ([]protocol.
 		out = append(out, *m)
 		switch m.Type {
 		case protocol.TypeIdle, protocol.TypeDone, protocol.TypeError:
+			if c.talk.watch.End() {
+				return nil, errLate
+			}
 			return out, nil
 		}
 	}

@@ -10,13 +10,12 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"modernc.org/quickjs"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/system"
 )
 
 //go:embed prelude.js
@@ -26,12 +25,12 @@ var prelude string
 type isolate struct {
 	vm       *quickjs.VM
 	limits   Limits
+	watch    *system.Watch
 	frames   *sourceMap
 	rules    Validator
 	out      []*protocol.Message
 	log      func(*protocol.Message)
 	ask      func(protocol.HostCall) protocol.HostCall
-	limit    *time.Timer // of the step that runs; nil where there is none
 	loadErr  string
 	attached bool
 	answer   quickjs.Value     // __laufwerk.deliver
@@ -51,7 +50,7 @@ func newIsolate(s *protocol.Start, rules Validator, log func(*protocol.Message),
 	limits := s.Limits
 	limits.MemoryBytes = max(limits.MemoryBytes, LeastMemory)
 	vm.SetMemoryLimit(uintptr(limits.MemoryBytes))
-	i := &isolate{vm: vm, limits: limits, rules: rules, log: log, ask: ask}
+	i := &isolate{vm: vm, limits: limits, watch: system.NewWatch(vm.Interrupt), rules: rules, log: log, ask: ask}
 	for name, fn := range map[string]quickjs.HostFunc{
 		"__post": i.post, "__validate": i.validate, "__call": i.call, "__digest": digest, "__url": parseURL, "__log": i.console,
 		"__attach": func([]any) (any, error) { i.attached = true; return nil, nil },
@@ -157,22 +156,17 @@ func (i *isolate) take() []*protocol.Message {
 
 // step runs one call and the jobs that follow from it, within the limits.
 func (i *isolate) step(call func() error) *protocol.Error {
-	var late atomic.Bool
 	if i.limits.StepMillis > 0 {
-		i.limit = time.AfterFunc(i.limits.Step(), func() {
-			late.Store(true)
-			i.vm.Interrupt()
-		})
-		defer i.limit.Stop()
+		i.watch.Begin(i.limits.Step())
 	}
 	err := call()
-	for err == nil && !late.Load() {
+	for err == nil && !i.watch.Late() {
 		var n int
 		if n, err = i.vm.ExecutePendingJobs(); n == 0 {
 			break
 		}
 	}
-	if late.Load() {
+	if i.watch.End() {
 		e := &protocol.Error{Class: "LimitExceeded", Code: string(failure.LimitExceeded), Message: fmt.Sprintf("it computed for more than %s without an answer to wait for", i.limits.Step())}
 		var js *quickjs.Error
 		if errors.As(err, &js) {
@@ -278,8 +272,8 @@ func (i *isolate) validate(args []any) (any, error) {
 
 // call asks the host and waits: nothing else of the program runs meanwhile, and the time does not count as its own.
 func (i *isolate) call(args []any) (any, error) {
-	if i.limit != nil && i.limit.Stop() {
-		defer i.limit.Reset(i.limits.Step())
+	if i.limits.StepMillis > 0 && !i.watch.End() {
+		defer i.watch.Begin(i.limits.Step())
 	}
 	a := i.ask(protocol.HostCall{Name: text(args, 0), Args: json.RawMessage(text(args, 1))})
 	b, err := json.Marshal(struct {

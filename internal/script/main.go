@@ -23,10 +23,10 @@ func Main(_ *system.Env, in io.Reader, out io.Writer, rules Validator) int {
 	if err := process.CloseInherited(); err != nil {
 		return 1
 	}
-	c := &child{out: newLineWriter(out), in: make(chan *protocol.Message, 16), rules: rules}
-	go c.receive(in)
-	first, ok := <-c.in
-	if !ok || first.Type != protocol.TypeStart || first.Start == nil {
+	go process.WhenStdinHangsUp(func() { system.Exit(0) })
+	c := &child{out: newLineWriter(out), in: newLineReader(in), rules: rules}
+	first := c.next()
+	if first.Type != protocol.TypeStart || first.Start == nil {
 		return 1
 	}
 	s := first.Start
@@ -42,21 +42,19 @@ func Main(_ *system.Env, in io.Reader, out io.Writer, rules Validator) int {
 }
 
 type child struct {
-	in    chan *protocol.Message
+	in    *lineReader
 	out   *lineWriter
 	rules Validator
 	asks  sync.Mutex
 }
 
-func (c *child) receive(in io.Reader) {
-	r := newLineReader(in)
-	for {
-		m, err := r.next()
-		if err != nil {
-			system.Exit(0)
-		}
-		c.in <- m
+// next is the parent's next message. The process ends where there is none.
+func (c *child) next() *protocol.Message {
+	m, err := c.in.next()
+	if err != nil {
+		system.Exit(0)
 	}
+	return m
 }
 
 func (c *child) fail(e *protocol.Error) { c.say(&protocol.Message{Type: protocol.TypeError, Error: e}) }
@@ -91,7 +89,7 @@ func (c *child) serve(s *protocol.Start) *protocol.Error {
 			return &protocol.Error{Class: "Error", Code: string(failure.ProjectInvalid), Message: "it waits for a promise that nothing will ever settle: the isolate has no timers, files or network"}
 		}
 		c.say(append(said, &protocol.Message{Type: protocol.TypeIdle})...)
-		e = vm.deliver(<-c.in)
+		e = vm.deliver(c.next())
 	}
 }
 
@@ -131,7 +129,7 @@ func (c *child) hostCalls(made *protocol.Bundle) func(protocol.HostCall) protoco
 	return func(q protocol.HostCall) protocol.HostCall {
 		if made == nil {
 			c.say(&protocol.Message{Type: protocol.TypeHost, Host: &q})
-			if m := <-c.in; m.Type == protocol.TypeHost && m.Host != nil {
+			if m := c.next(); m.Type == protocol.TypeHost && m.Host != nil {
 				return *m.Host
 			}
 			q.Error = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: "the parent did not answer what the module asked of the host"}
@@ -163,7 +161,7 @@ func (c *child) ask(kind, path string) (protocol.File, error) {
 	c.asks.Lock()
 	defer c.asks.Unlock()
 	c.say(&protocol.Message{Type: protocol.TypeFile, File: &protocol.File{Path: path, Kind: kind}})
-	m := <-c.in
+	m := c.next()
 	if m.Type != protocol.TypeFile || m.File == nil {
 		return protocol.File{}, fmt.Errorf("the parent answered a request for a file with %q", m.Type)
 	}

@@ -72,33 +72,40 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 
 	server := &fileServer{fs: fs, overlay: r.Overlay}
 	var bundle protocol.Bundle
-	limit := time.NewTimer(bundleTime)
-	defer limit.Stop()
+	died := func(err error) error {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return r.died(err, entry, limits, bundle.Code != "")
+	}
+	defer t.until(ctx)()
+	t.watch.Begin(bundleTime)
 	for {
-		m, err := t.receive(ctx, limit.C)
+		m, err := t.receive(ctx)
 		if err != nil {
-			return nil, bundle, r.died(err, entry, limits, bundle.Code != "")
+			return nil, bundle, died(err)
 		}
 		switch {
 		case m.Type == protocol.TypeFile && m.File != nil:
 			if err := t.send(&protocol.Message{Type: protocol.TypeFile, File: server.answer(*m.File)}); err != nil {
-				return nil, bundle, r.died(err, entry, limits, false)
+				return nil, bundle, died(err)
 			}
 		case m.Type == protocol.TypeBundle && m.Bundle != nil:
 			bundle = *m.Bundle
 			bundle.SDK = sdkScript // the child is this binary too
-			limit.Stop()
 			if limits.StepMillis > 0 {
-				limit.Reset(limits.Step() + grace)
+				t.watch.Begin(limits.Step() + grace)
+			} else {
+				t.watch.End()
 			}
 		case m.Type == protocol.TypeHost && m.Host != nil:
-			limit.Stop()
+			t.watch.End()
 			bundle.Answers = append(bundle.Answers, r.host(ctx, root, *m.Host, len(bundle.Answers)))
 			if err := t.send(&protocol.Message{Type: protocol.TypeHost, Host: &bundle.Answers[len(bundle.Answers)-1]}); err != nil {
-				return nil, bundle, r.died(err, entry, limits, true)
+				return nil, bundle, died(err)
 			}
 			if limits.StepMillis > 0 {
-				limit.Reset(limits.Step() + grace)
+				t.watch.Begin(limits.Step() + grace)
 			}
 		case m.Type == protocol.TypeLog:
 			r.log(m)

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -39,18 +39,15 @@ func (e *endedError) outOfMemory() bool {
 		e.state != nil && strings.Contains(e.state.Error(), "signal: killed")
 }
 
-// talk is the parent's end of the conversation with one child.
+// talk is the parent's end of the conversation with one child. Who waits for the child reads its pipe: to be woken by another
+// goroutine costs more than most answers. What ends the waiting ends the child.
 type talk struct {
-	proc *process.Child
-	out  *lineWriter
-	in   chan received
-	done chan struct{}
-	gone error
-}
-
-type received struct {
-	m   *protocol.Message
-	err error
+	proc   *process.Child
+	out    *lineWriter
+	in     *lineReader
+	watch  *system.Watch
+	gone   error
+	closed bool
 }
 
 func (r *Runner) talk(start *protocol.Start) (*talk, error) {
@@ -58,29 +55,12 @@ func (r *Runner) talk(start *protocol.Start) (*talk, error) {
 	if err != nil {
 		return nil, failure.Wrap(err, failure.Internal, "start the isolate")
 	}
-	t := &talk{proc: proc, out: newLineWriter(proc.Stdin), in: make(chan received, 64), done: make(chan struct{})}
-	go t.read()
+	t := &talk{proc: proc, out: newLineWriter(proc.Stdin), in: newLineReader(proc.Stdout), watch: system.NewWatch(proc.Kill)}
 	if err := t.send(&protocol.Message{Type: protocol.TypeStart, Version: protocol.Version, Start: start}); err != nil {
 		t.close()
 		return nil, failure.Wrap(err, failure.Internal, "start the isolate")
 	}
 	return t, nil
-}
-
-func (t *talk) read() {
-	defer close(t.in)
-	r := newLineReader(t.proc.Stdout)
-	for {
-		m, err := r.next()
-		select {
-		case t.in <- received{m, err}:
-		case <-t.done:
-			return
-		}
-		if err != nil {
-			return
-		}
-	}
 }
 
 func (t *talk) send(m *protocol.Message) error {
@@ -90,21 +70,27 @@ func (t *talk) send(m *protocol.Message) error {
 	return nil
 }
 
+// until lets the end of ctx end the child, as long as release is not called.
+func (t *talk) until(ctx context.Context) (release func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	stop := context.AfterFunc(ctx, t.proc.Kill)
+	return func() { stop() }
+}
+
 // receive is the next message. When it fails, the child is not used any more.
-func (t *talk) receive(ctx context.Context, late <-chan time.Time) (*protocol.Message, error) {
-	select {
-	case got, ok := <-t.in:
-		if !ok {
-			return nil, t.ended(io.EOF)
-		}
-		if got.err != nil {
-			return nil, t.ended(got.err)
-		}
-		return got.m, nil
-	case <-late:
+func (t *talk) receive(ctx context.Context) (*protocol.Message, error) {
+	m, err := t.in.next()
+	switch {
+	case err == nil:
+		return m, nil
+	case t.watch.End():
 		return nil, errLate
-	case <-ctx.Done():
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	default:
+		return nil, t.ended(err)
 	}
 }
 
@@ -123,15 +109,12 @@ func (t *talk) ended(err error) error {
 }
 
 func (t *talk) close() {
-	select {
-	case <-t.done:
+	if t.closed {
 		return
-	default:
 	}
-	close(t.done)
+	t.closed = true
+	t.watch.Stop()
 	t.proc.Kill()
 	_ = t.proc.Stdin.Close()
-	for range t.in {
-	}
 	_ = t.proc.Wait()
 }

@@ -23,15 +23,31 @@ type lineReader struct{ r *bufio.Reader }
 func newLineReader(r io.Reader) *lineReader { return &lineReader{bufio.NewReaderSize(r, 64<<10)} }
 
 func (l *lineReader) next() (*protocol.Message, error) {
+	line, err := l.line()
+	if err != nil {
+		return nil, err
+	}
+	m := &protocol.Message{}
+	if err := json.Unmarshal(line, m); err != nil {
+		return nil, fmt.Errorf("not a message: %w", err)
+	}
+	return m, nil
+}
+
+// line is the next line; it is valid until the one after that is read.
+func (l *lineReader) line() ([]byte, error) {
 	var line []byte
 	for {
 		part, err := l.r.ReadSlice('\n')
 		if len(line)+len(part) > maxLine {
 			return nil, errTooLong
 		}
+		if err == nil && line == nil {
+			return part, nil
+		}
 		line = append(line, part...)
 		if err == nil {
-			break
+			return line, nil
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			if errors.Is(err, io.EOF) && len(line) > 0 {
@@ -40,11 +56,6 @@ func (l *lineReader) next() (*protocol.Message, error) {
 			return nil, err
 		}
 	}
-	m := &protocol.Message{}
-	if err := json.Unmarshal(line, m); err != nil {
-		return nil, fmt.Errorf("not a message: %w", err)
-	}
-	return m, nil
 }
 
 // lineWriter writes messages, several goroutines may.

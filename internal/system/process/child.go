@@ -1,11 +1,13 @@
 package process
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -118,4 +120,22 @@ func descriptorNames() ([]string, error) {
 	}
 	defer d.Close()
 	return d.Readdirnames(-1)
+}
+
+// WhenStdinHangsUp calls do once nobody can write to stdin, a pipe, any more. It occupies a thread, and is woken by nothing else:
+// not by what is written.
+func WhenStdinHangsUp(do func()) {
+	for {
+		p := []unix.PollFd{{Fd: 0, Events: unix.POLLHUP}} // that it is asked for counts outside of Linux only
+		if _, err := unix.Poll(p, -1); errors.Is(err, unix.EINTR) {
+			continue
+		} else if err != nil {
+			return
+		}
+		if p[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
+			do()
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // a system that tells of more than it was asked for
+	}
 }
