@@ -18,6 +18,7 @@ import (
 // Cache is a directory of receipts, and what its images hold.
 type Cache struct {
 	Dir     string // absolute
+	Kind    string // of the targets: "docker"
 	Program Program
 	Prefix  string // of the program's tree in the images
 	User    int    // of the worker: the images are proved to work for it
@@ -27,7 +28,7 @@ type Cache struct {
 
 // Docker is the cache in a directory for images of Docker targets, for this process's user.
 func Docker(dir string) Cache {
-	return Cache{Dir: dir, Program: Codex(), Prefix: DockerPrefix, User: system.UID(), Group: system.GID(), Prepare: "laufwerk prepare docker"}
+	return Cache{Dir: dir, Kind: "docker", Program: Codex(), Prefix: DockerPrefix, User: system.UID(), Group: system.GID(), Prepare: "laufwerk prepare docker"}
 }
 
 // Directory is the cache directory that an option names: relative to the project's root, absolute, or below ~/ for the home
@@ -77,7 +78,7 @@ func (c Cache) LockFile(fingerprint string) string {
 
 // Make makes the directories.
 func (c Cache) Make() error {
-	for _, name := range []string{"locks", "logs", "building", "elsewhere", "stage"} {
+	for _, name := range []string{"locks", "logs", "building", "elsewhere", "made", "stage"} {
 		if err := files.MkdirAll(filepath.Join(c.Dir, name)); err != nil {
 			return failure.Wrap(err, failure.HomeInvalid, "make the image cache %s", c.Dir)
 		}

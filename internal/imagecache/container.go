@@ -22,6 +22,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Where things are in a container of ours.
@@ -43,27 +44,19 @@ const (
 	Prove   Purpose = "prove"   // a new image is tried in it, as a session would use it
 )
 
-// Resources are the limits of a container that a program is installed in; zero is none.
-type Resources struct {
-	CPUs        float64 `json:"cpus,omitempty"`
-	MemoryBytes int64   `json:"memoryBytes,omitempty"`
-	SwapBytes   *int64  `json:"swapBytes,omitempty"`
-	PIDs        int64   `json:"pids,omitempty"`
-}
-
 // Spec is what an intent says of such a container.
 type Spec struct {
-	Purpose   Purpose   `json:"purpose"`
-	Engine    string    `json:"engine"` // its endpoint: "unix:///…"
-	Image     string    `json:"image"`  // id
-	User      string    `json:"user"`   // uid:gid of the first process
-	UserNS    string    `json:"userns,omitempty"`
-	Network   string    `json:"network"`
-	Resources Resources `json:"resources,omitzero"`
-	Binary    string    `json:"binary"`          // of the first process, on this host
-	Stage     string    `json:"stage,omitempty"` // a directory on this host, made and removed with the container
-	Nonce     string    `json:"nonce"`
-	Volumes   []string  `json:"volumes,omitempty"` // paths at which the image would get volumes
+	Purpose   Purpose           `json:"purpose"`
+	Engine    string            `json:"engine"` // its endpoint: "unix:///…"
+	Image     string            `json:"image"`  // id
+	User      string            `json:"user"`   // uid:gid of the first process
+	UserNS    string            `json:"userns,omitempty"`
+	Network   string            `json:"network"`
+	Resources targets.Resources `json:"resources,omitzero"`
+	Binary    string            `json:"binary"`          // of the first process, on this host
+	Stage     string            `json:"stage,omitempty"` // a directory on this host, made and removed with the container
+	Nonce     string            `json:"nonce"`
+	Volumes   []string          `json:"volumes,omitempty"` // paths at which the image would get volumes
 }
 
 // Containers makes and ends the containers of preparations.
@@ -161,7 +154,7 @@ func (s Spec) want() owned.Want {
 		NetworkMode: container.NetworkMode(s.Network), UsernsMode: container.UsernsMode(s.UserNS), CapDrop: []string{"ALL"},
 		SecurityOpt: []string{"no-new-privileges"}, RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, Init: &off,
 		LogConfig: container.LogConfig{Type: "none"}, Mounts: []mount.Mount{bind(s.Binary, inside.Binary, true)}, Tmpfs: map[string]string{},
-		Resources: container.Resources{NanoCPUs: int64(s.Resources.CPUs * 1e9), Memory: s.Resources.MemoryBytes, PidsLimit: &none},
+		Resources: container.Resources{NanoCPUs: s.Resources.NanoCPUs(), Memory: s.Resources.MemoryBytes, PidsLimit: &none},
 	}
 	if s.Resources.SwapBytes != nil {
 		host.MemorySwap = s.Resources.MemoryBytes + *s.Resources.SwapBytes

@@ -11,6 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 )
 
@@ -25,7 +26,8 @@ type Image struct {
 	Present  bool     `json:"present"`  // on the engine
 	Receipts []string `json:"receipts"` // that name it
 	Claims   []string `json:"claims"`   // whose resources are, or may be, made from it
-	// State is "current", "stale" (of a receipt), "missing" (named by a receipt), "unused" or "foreign" (of another cache).
+	// State is "current", "stale" (of a receipt), "missing" (named by a receipt), "unused", "unsure" (a receipt that cannot be
+	// read may name it) or "foreign" (of another cache).
 	State string `json:"state"`
 	Why   string `json:"why,omitempty"` // why it is stale, or is kept
 	names []string
@@ -34,7 +36,7 @@ type Image struct {
 // Images are those of this cache: named by a receipt, or by this cache's names. Those of other caches and other users of the
 // engine are foreign. used says for an image's id which claims need it.
 func (c Cache) Images(ctx context.Context, e *dockerengine.Engine, used map[string][]string) ([]Image, error) {
-	receipts, err := c.receipts()
+	receipts, unsure, err := c.receipts()
 	if err != nil {
 		return nil, failure.Wrap(err, failure.HomeInvalid, "read the receipts in %s", c.Dir)
 	}
@@ -63,6 +65,9 @@ func (c Cache) Images(ctx context.Context, e *dockerengine.Engine, used map[stri
 		switch {
 		case len(i.Receipts) == 0 && i.Tag != "":
 			i.State = "unused"
+			if len(unsure) > 0 {
+				i.State, i.Why = "unsure", "the receipt "+unsure[0]+" cannot be read, and may name it"
+			}
 		case len(i.Receipts) > 0:
 			i.State = "current"
 			if _, err := c.Load(i.Receipts[0], ""); err != nil {
@@ -171,6 +176,10 @@ func (c Cache) prune(ctx context.Context, e *dockerengine.Engine, used func(cont
 	case dry:
 		p.Removed = true
 		return nil
+	}
+	crash.Point("imagecache/before-forget")
+	if err := files.Remove(c.madeFile(fingerprint)); err != nil {
+		return failure.Wrap(err, failure.HomeInvalid, "forget the image")
 	}
 	crash.Point("imagecache/before-prune")
 	done, err := e.RemoveImage(ctx, p.Tag)

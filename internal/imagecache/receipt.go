@@ -43,10 +43,14 @@ type Base struct {
 
 const receiptFormat = "1.0"
 
-// ReceiptFile is the receipt for a base image's name.
-func (c Cache) ReceiptFile(base string) string {
-	key := strings.Join([]string{base, c.Prefix, strconv.Itoa(c.User), strconv.Itoa(c.Group)}, "\x00")
-	return filepath.Join(c.Dir, c.Program.Name+"-"+sum(key)[:12]+".json")
+// StandardFile is the receipt of the image that targets use which name none.
+func (c Cache) StandardFile() string {
+	return filepath.Join(c.Dir, c.Program.Name+"-"+c.Kind+".json")
+}
+
+// madeFile says what was made from a recipe. It is no receipt: it keeps no image from being pruned.
+func (c Cache) madeFile(fingerprint string) string {
+	return filepath.Join(c.Dir, "made", short(fingerprint)+".json")
 }
 
 // stale is the failure of a receipt that cannot be used.
@@ -54,26 +58,26 @@ func (c Cache) stale(path, format string, args ...any) *failure.Error {
 	return failure.New(failure.NotReady, format, args...).WithPaths(path).WithHint("%s", c.Prepare)
 }
 
-// Lookup is the receipt for a base image's name. It asks no engine. Failures are of kind NotReady, and say what is missing or
-// stale.
-func (c Cache) Lookup(base string) (Receipt, error) {
-	path := c.ReceiptFile(base)
-	if files.Exists(path) {
-		return c.Load(path, "")
+// Standard is the receipt of the image that targets use which name none. It asks no engine. Failures are those of Load.
+func (c Cache) Standard() (Receipt, error) {
+	path := c.StandardFile()
+	if !files.Exists(path) {
+		return Receipt{}, c.stale(path, "no image with %s is prepared: there is no receipt at %s", c.Program.Title, path)
 	}
-	e := c.stale(path, "no image is prepared for %s in containers: there is no receipt for the base image %s in %s", c.Program.Title, base, c.Dir)
-	all, err := c.receipts()
-	if err != nil {
-		return Receipt{}, failure.Wrap(err, failure.NotReady, "look for receipts")
-	}
-	for _, r := range all {
-		if r.Receipt.Base.Name == base && (r.Receipt.User != c.User || r.Receipt.Group != c.Group) {
-			e.Message += "; there is one for the user " + ids(r.Receipt.User, r.Receipt.Group) + ", and this is " + ids(c.User, c.Group)
-			break
-		}
-	}
-	return Receipt{}, e
+	return c.Load(path, "")
 }
+
+// StandardBase is the name of the standard image's base, also where the receipt is stale; "" where there is none.
+func (c Cache) StandardBase() string {
+	var r Receipt
+	if files.ReadJSON(c.StandardFile(), &r) != nil || r.Program != c.Program.Name {
+		return ""
+	}
+	return r.Base.Name
+}
+
+// Made is the record of what was made from a recipe, with Load's failures.
+func (c Cache) Made(fingerprint string) (Receipt, error) { return c.Load(c.madeFile(fingerprint), "") }
 
 func ids(user, group int) string { return strconv.Itoa(user) + ":" + strconv.Itoa(group) }
 
@@ -131,13 +135,12 @@ func (c Cache) matches(i image.InspectResponse, r Receipt) error {
 	return nil
 }
 
-// Record writes the receipt of an image that is whole and proved, for its base's name.
-func (c Cache) Record(r Receipt) (string, error) {
-	path := c.ReceiptFile(r.Base.Name)
-	crash.Point("imagecache/before-receipt")
-	err := files.WriteJSON(path, r)
-	crash.Point("imagecache/after-receipt")
-	return path, failure.Wrap(err, failure.HomeInvalid, "write the receipt %s", path)
+// Record remembers an image that is whole and proved.
+func (c Cache) Record(r Receipt) error {
+	crash.Point("imagecache/before-record")
+	err := files.WriteJSON(c.madeFile(r.Recipe), r)
+	crash.Point("imagecache/after-record")
+	return failure.Wrap(err, failure.HomeInvalid, "remember the prepared image")
 }
 
 // NewReceipt is the receipt of an image.
@@ -154,30 +157,34 @@ type elsewhere struct {
 	Path string `json:"path"`
 }
 
-// Copy writes a receipt to another place too, which keeps its image from being pruned for as long as it is there. Nothing is
-// written where it is there already.
-func (c Cache) Copy(r Receipt, path string) error {
-	note := filepath.Join(c.Dir, "elsewhere", sum(path)[:16]+".json")
-	var noted elsewhere
-	if err := files.ReadJSON(note, &noted); err != nil || noted.Path != path {
-		if err := c.Make(); err != nil {
-			return err
-		}
-		if err := files.WriteJSON(note, elsewhere{path}); err != nil {
+// Published says whether a receipt is at a path already.
+func (c Cache) Published(r Receipt, path string) bool {
+	var there Receipt
+	if files.ReadJSON(path, &there) != nil || !there.equal(r) {
+		return false
+	}
+	var note elsewhere
+	return path == c.StandardFile() || files.ReadJSON(c.noteFile(path), &note) == nil && note.Path == path
+}
+
+// Publish writes a receipt to a path: the standard one, or one outside of the cache. From then on the image is kept.
+func (c Cache) Publish(r Receipt, path string) error {
+	if path != c.StandardFile() {
+		if err := files.WriteJSON(c.noteFile(path), elsewhere{path}); err != nil {
 			return failure.Wrap(err, failure.HomeInvalid, "note the receipt %s", path)
 		}
+		if err := files.MkdirAll(filepath.Dir(path)); err != nil {
+			return failure.Wrap(err, failure.Failed, "make the directory of the receipt %s", path)
+		}
 	}
-	var there Receipt
-	if files.ReadJSON(path, &there) == nil && there.equal(r) {
-		return nil
-	}
-	if err := files.MkdirAll(filepath.Dir(path)); err != nil {
-		return failure.Wrap(err, failure.Failed, "make the directory of the receipt %s", path)
-	}
-	crash.Point("imagecache/before-copy-receipt")
+	crash.Point("imagecache/before-receipt")
 	err := files.WriteJSON(path, r)
-	crash.Point("imagecache/after-copy-receipt")
+	crash.Point("imagecache/after-receipt")
 	return failure.Wrap(err, failure.Failed, "write the receipt %s", path)
+}
+
+func (c Cache) noteFile(path string) string {
+	return filepath.Join(c.Dir, "elsewhere", sum(path)[:16]+".json")
 }
 
 func (r Receipt) equal(o Receipt) bool {
@@ -192,18 +199,21 @@ type stored struct {
 	Receipt Receipt
 }
 
-// receipts are all that can be read, of the cache and of elsewhere, whatever they say.
-func (c Cache) receipts() ([]stored, error) {
-	var out []stored
+// receipts are all that can be read, of the cache and of elsewhere, whatever they say. unsure are those that are there and
+// cannot be read.
+func (c Cache) receipts() (out []stored, unsure []string, err error) {
 	add := func(path string) {
 		var r Receipt
-		if files.ReadJSON(path, &r) == nil && isID(r.Image) {
+		switch err := files.ReadJSON(path, &r); {
+		case err == nil && isID(r.Image):
 			out = append(out, stored{path, r})
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			unsure = append(unsure, path)
 		}
 	}
 	names, err := files.Names(c.Dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, n := range names {
 		if strings.HasSuffix(n, ".json") {
@@ -211,13 +221,16 @@ func (c Cache) receipts() ([]stored, error) {
 		}
 	}
 	if names, err = files.Names(filepath.Join(c.Dir, "elsewhere")); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, n := range names {
 		var note elsewhere
-		if err := files.ReadJSON(filepath.Join(c.Dir, "elsewhere", n), &note); err == nil {
-			add(note.Path)
+		at := filepath.Join(c.Dir, "elsewhere", n)
+		if err := files.ReadJSON(at, &note); err != nil {
+			unsure = append(unsure, at)
+			continue
 		}
+		add(note.Path)
 	}
-	return out, nil
+	return out, unsure, nil
 }

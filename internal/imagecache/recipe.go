@@ -2,7 +2,8 @@
 // ours. An image is made from a recipe, whose fingerprint covers everything that matters for what is in it; that it was made
 // is recorded in a receipt.
 //
-//	<cache>/<program>-*.json   receipts, one for each base image's name and user: written last, so that what they name is whole
+//	<cache>/codex-docker.json  the receipt of the standard image: written last, so that what it names is whole
+//	<cache>/made/              what was made from a recipe
 //	<cache>/building/          what is being built, or was when its maker was killed
 //	<cache>/elsewhere/         which receipts lie outside of the cache
 //	<cache>/logs/, locks/      one for each fingerprint; locks are never removed

@@ -21,6 +21,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // DockerProvider is the provider of the claims of preparations.
@@ -39,11 +40,11 @@ type DockerOptions struct {
 	// Say tells what takes its time.
 	Say func(format string, args ...any)
 
-	Image     string // the base image; "" is imagecache.DefaultBase
-	Manifest  string // where the receipt is written too, absolute; "" is nowhere else
+	Image     string // the base image; "" is that of the standard image, where there is one, else imagecache.DefaultBase
+	Manifest  string // where the receipt is written, absolute; "" makes the standard image, which targets use that name none
 	Settings  imagecache.Settings
 	Network   string // of the installation; "" is the engine's bridge
-	Resources imagecache.Resources
+	Resources targets.Resources
 }
 
 // DockerResult is what is prepared now.
@@ -59,11 +60,17 @@ type DockerResult struct {
 }
 
 // Docker prepares an image with Codex for Docker targets, or finds that a receipt still holds: then nothing is built, and
-// nothing is written but a receipt that is asked for at another place. Failures: NotReady (what the image, the engine or the
-// network lacks; what to do is said), LockHeld with the holder, Retained where the end of a container could not be confirmed.
+// nothing is written but a receipt that is not there yet. Failures: NotReady (what the image, the engine or the network
+// lacks; what to do is said), LockHeld with the holder, Retained where the end of a container could not be confirmed.
 func Docker(ctx context.Context, o DockerOptions) (DockerResult, error) {
 	if o.Image == "" {
+		o.Image = o.Cache.StandardBase()
+	}
+	if o.Image == "" {
 		o.Image = imagecache.DefaultBase
+	}
+	if o.Manifest == "" {
+		o.Manifest = o.Cache.StandardFile()
 	}
 	e, err := o.Engine(ctx)
 	if err != nil {
@@ -73,8 +80,8 @@ func Docker(ctx context.Context, o DockerOptions) (DockerResult, error) {
 	if err := d.lookAtBase(ctx); err != nil {
 		return DockerResult{}, err
 	}
-	if r, err := d.warm(ctx); err == nil {
-		return d.result(r, true)
+	if r, err := d.published(ctx); err == nil {
+		return d.result(r, true), nil
 	} else if !failure.Is(err, failure.NotReady) {
 		return DockerResult{}, err
 	}
@@ -95,19 +102,24 @@ func Docker(ctx context.Context, o DockerOptions) (DockerResult, error) {
 		return DockerResult{}, err
 	}
 	defer l.Release()
-	if r, err := d.warm(ctx); err == nil { // somebody else was quicker
-		return d.result(r, true)
-	} else if !failure.Is(err, failure.NotReady) {
-		return DockerResult{}, err
+	r, err := o.Cache.Made(d.recipe.Fingerprint())
+	if err == nil {
+		err = o.Cache.Verify(ctx, e, r)
 	}
-	if err := d.sweep(ctx); err != nil {
-		return DockerResult{}, err
+	reused := err == nil
+	if failure.Is(err, failure.NotReady) {
+		if err = d.sweep(ctx); err == nil {
+			r, err = d.make(ctx)
+		}
 	}
-	r, err := d.make(ctx)
+	r.Base.Name = o.Image // one image can have several names
+	if err == nil && !o.Cache.Published(r, o.Manifest) {
+		err = o.Cache.Publish(r, o.Manifest)
+	}
 	if err != nil {
 		return DockerResult{}, err
 	}
-	return d.result(r, false)
+	return d.result(r, reused), nil
 }
 
 // docker is one preparation.
@@ -127,11 +139,12 @@ func (d *docker) lookAtBase(ctx context.Context) error {
 	return nil
 }
 
-// warm is the receipt that holds. Where the base image is not on the engine any more, nothing says that it changed.
-func (d *docker) warm(ctx context.Context) (imagecache.Receipt, error) {
-	r, err := d.Cache.Lookup(d.Image)
-	if err == nil && d.base.ID != "" {
-		r, err = d.Cache.Load(d.Cache.ReceiptFile(d.Image), d.base.ID)
+// published is the receipt at its place, if it holds. Where the base image is not on the engine any more, nothing says that it
+// has changed.
+func (d *docker) published(ctx context.Context) (imagecache.Receipt, error) {
+	r, err := d.Cache.Load(d.Manifest, d.base.ID)
+	if err == nil && (r.Base.Name != d.Image || !d.Cache.Published(r, d.Manifest)) {
+		err = failure.New(failure.NotReady, "the receipt %s is for the base image %s", d.Manifest, r.Base.Name)
 	}
 	if err == nil {
 		err = d.Cache.Verify(ctx, d.e, r)
@@ -139,16 +152,10 @@ func (d *docker) warm(ctx context.Context) (imagecache.Receipt, error) {
 	return r, err
 }
 
-func (d *docker) result(r imagecache.Receipt, reused bool) (DockerResult, error) {
-	out := DockerResult{
-		Image: r.Image, Manifest: d.Cache.ReceiptFile(d.Image), Reused: reused, Tag: r.Tag, Base: r.Base, Program: r.Program,
-		Version: r.Version, Recipe: r.Recipe,
+func (d *docker) result(r imagecache.Receipt, reused bool) DockerResult {
+	return DockerResult{
+		Image: r.Image, Manifest: d.Manifest, Reused: reused, Tag: r.Tag, Base: r.Base, Program: r.Program, Version: r.Version, Recipe: r.Recipe,
 	}
-	if d.Manifest == "" || d.Manifest == out.Manifest {
-		return out, nil
-	}
-	out.Manifest = d.Manifest
-	return out, d.Cache.Copy(r, d.Manifest)
 }
 
 func (d *docker) pull(ctx context.Context) error {
@@ -221,7 +228,7 @@ func (d *docker) make(ctx context.Context) (imagecache.Receipt, error) {
 		return imagecache.Receipt{}, err
 	}
 	r := d.Cache.NewReceipt(id, d.recipe, imagecache.Base{Name: d.Image, ID: d.base.ID}, d.e.Facts().Identity(), d.Now())
-	if _, err := d.Cache.Record(r); err != nil {
+	if err := d.Cache.Record(r); err != nil {
 		return imagecache.Receipt{}, err
 	}
 	return r, d.Cache.Done(fingerprint)
