@@ -1,0 +1,220 @@
+// Package images holds the commands `laufwerk images list|prune`.
+package images
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/runs"
+)
+
+// Engine is the engine that the settings lead to.
+type Engine func(ctx context.Context) (*dockerengine.Engine, error)
+
+// New makes the group.
+func New(d *cli.Deps, open worker.Open, engine Engine) *cobra.Command {
+	g := cli.Group("images", "List prepared images, and remove those that nothing needs", newList(d, open, engine, nil), newPrune(d, open, engine, nil))
+	g.GroupID = cli.SectionOperate
+	return g
+}
+
+// Options of both commands.
+type Options struct {
+	Deps   *cli.Deps
+	Open   worker.Open
+	Engine Engine
+
+	Cache  string // "" is $LAUFWERK_HOME/images
+	DryRun bool
+}
+
+func (o *Options) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.Cache, "cache-directory", "", "look at the image cache in `DIR` (default: $LAUFWERK_HOME/images)")
+}
+
+func (o *Options) check(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("cache-directory") && o.Cache == "" {
+		return cli.Usage(cmd, "--cache-directory is empty")
+	}
+	return nil
+}
+
+// cache is the one that is meant, absolute.
+func (o *Options) cache(s *runs.Service) imagecache.Cache {
+	dir := imagecache.Directory("", "", "", s.Home.Dir())
+	if o.Cache != "" {
+		dir = o.Deps.Path(o.Cache)
+	}
+	return imagecache.Docker(dir)
+}
+
+// used says which claims need an image.
+func used(s *runs.Service) func(ctx context.Context) (map[string][]string, error) {
+	return func(ctx context.Context) (map[string][]string, error) {
+		list, err := s.Driver.List(ctx, claims.Filter{Outstanding: true})
+		out := map[string][]string{}
+		for _, c := range list {
+			if c.Image != "" {
+				out[c.Image] = append(out[c.Image], c.ID)
+			}
+		}
+		return out, err
+	}
+}
+
+func newList(d *cli.Deps, open worker.Open, engine Engine, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Deps: d, Open: open, Engine: engine}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List prepared images, with what needs them",
+		Long: `List the prepared images of the engine, with the receipts that name them and the claims whose containers are made from
+them. An image is current, or stale (its receipt is for another version of laufwerk), missing (a receipt names it, and the
+engine does not have it), unused (laufwerk images prune removes it), or foreign: of another image cache.`,
+		Example: "$ laufwerk images list\n$ laufwerk images list --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(cmd); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return list(cmd.Context(), o)
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+func list(ctx context.Context, o *Options) error {
+	s, err := o.Open.Look(ctx)
+	if err != nil {
+		return err
+	}
+	need, err := used(s)(ctx)
+	if err != nil {
+		return err
+	}
+	e, err := o.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	all, err := o.cache(s).Images(ctx, e, need)
+	if err != nil {
+		return err
+	}
+	rows := make([][]any, 0, len(all))
+	for _, i := range all {
+		rows = append(rows, []any{name(i), i.State, i.Version, redact.Line(i.Base), size(i.Bytes), when(i.Created), needed(i)})
+	}
+	ui := o.Deps.UI
+	ui.Table([]string{"IMAGE", "STATE", "VERSION", "BASE", "SIZE", "CREATED", "NEEDED BY"}, rows)
+	if len(all) == 0 {
+		ui.Talkf("no prepared images\n")
+	}
+	return ui.Document(map[string]any{"images": all})
+}
+
+func newPrune(d *cli.Deps, open worker.Open, engine Engine, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Deps: d, Open: open, Engine: engine}
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove the prepared images that nothing needs any more",
+		Long: `Remove the prepared images of this image cache that no receipt names and no claim needs: those of earlier versions and of
+other base images. An image that is just being prepared, that a container uses, or that you gave another name stays. Base
+images and everything of other image caches are left alone.`,
+		Example: "$ laufwerk images prune --dry-run\n$ laufwerk images prune",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(cmd); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return prune(cmd.Context(), o)
+		},
+	}
+	o.flags(cmd)
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list what would be removed")
+	return cmd
+}
+
+func prune(ctx context.Context, o *Options) error {
+	if err := worker.Outside("images prune"); err != nil {
+		return err
+	}
+	s, err := o.Open.Look(ctx)
+	if err != nil {
+		return err
+	}
+	e, err := o.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	done, err := o.cache(s).Prune(ctx, e, used(s), o.DryRun, "laufwerk "+redact.Line(strings.Join(o.Deps.Env.Args, " ")))
+	ui := o.Deps.UI
+	verb, n := "removed", 0
+	if o.DryRun {
+		verb = "would remove"
+	}
+	rows := make([][]any, 0, len(done))
+	for _, p := range done {
+		what := "kept"
+		if p.Removed {
+			what = verb
+			n++
+		}
+		rows = append(rows, []any{what, name(p.Image), size(p.Bytes), redact.Line(p.Why)})
+	}
+	ui.Table([]string{"WHAT", "IMAGE", "SIZE", "WHY"}, rows)
+	doc := map[string]any{"images": append([]imagecache.Pruned{}, done...), "dryRun": o.DryRun}
+	if err != nil {
+		return cli.Fail(err, doc)
+	}
+	if n == 0 {
+		ui.Talkf("nothing to remove\n")
+	}
+	return ui.Document(doc)
+}
+
+// name is what people know an image by.
+func name(i imagecache.Image) string {
+	if i.Tag != "" {
+		return i.Tag
+	}
+	return i.ID
+}
+
+func size(bytes int64) string {
+	if bytes == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
+}
+
+func when(unix int64) string {
+	if unix == 0 {
+		return "-"
+	}
+	return time.Unix(unix, 0).Local().Format(time.DateTime)
+}
+
+// needed names what keeps an image.
+func needed(i imagecache.Image) string {
+	by := append([]string{}, i.Claims...)
+	for _, r := range i.Receipts {
+		by = append(by, redact.Line(r))
+	}
+	return strings.Join(by, " ")
+}
