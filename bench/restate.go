@@ -48,7 +48,7 @@ func startRestate(b *bench) (*restate, error) {
 		return nil, err
 	}
 	r := &restate{cmd: exec.CommandContext(b, nodes[0], script, tools, servers[0], filepath.Join(dir, "data"))}
-	r.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "NODE_ENV=production"}
+	r.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "NODE_ENV=production"}
 	var errs bytes.Buffer
 	r.cmd.Stderr = &errs
 	if r.stdin, err = r.cmd.StdinPipe(); err != nil {
