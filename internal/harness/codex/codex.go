@@ -66,7 +66,7 @@ func (*Harness) Turn(t harness.Turn) (harness.Command, error) {
 	if err := json.Unmarshal(t.Options, &c); err != nil {
 		return harness.Command{}, err
 	}
-	if t.Conversation != "" && !isUUID(t.Conversation) {
+	if t.Conversation != "" && !harness.IsUUID(t.Conversation) {
 		return harness.Command{}, failure.New(failure.Internal, "%q is not a thread of Codex", t.Conversation)
 	}
 	prompt := prompt(t)

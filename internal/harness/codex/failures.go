@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -54,11 +53,4 @@ func said(stderr string) string {
 		return " and said nothing"
 	}
 	return ": " + tail(stderr, told)
-}
-
-func quoted(b []byte) string {
-	if len(b) > 100 {
-		return fmt.Sprintf("%q…", b[:100])
-	}
-	return fmt.Sprintf("%q", b)
 }

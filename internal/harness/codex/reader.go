@@ -1,27 +1,19 @@
 package codex
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/harness"
 )
 
-// maxLine bounds one event, in bytes. Codex cuts the output of a command at 1 MiB, which JSON's escapes make up to six
-// times as long.
-const maxLine = 16 << 20
-
-// reader reads the events of one turn. What they say is the agent's: only their order is relied on. After the first line
-// that breaks it nothing more is read: what was wrong is told at the end.
+// reader reads the events of one turn. What they say is the agent's: only their order is relied on.
 type reader struct {
+	harness.Lines
 	asked  string // the thread that was to be continued
 	before state
 
-	partial []byte
-	count   int
 	thread  string
 	began   bool // turn.started
 	last    string
@@ -29,7 +21,6 @@ type reader struct {
 	notice  string // the last error that was no end
 	reply   string
 	total   *tokens
-	broken  string
 }
 
 // tokens are Codex's counters. They count for the whole thread.
@@ -49,6 +40,7 @@ type state struct {
 // Reader reads one turn.
 func (*Harness) Reader(t harness.Turn) harness.Reader {
 	r := &reader{asked: t.Conversation}
+	r.Lines = harness.NewLines(r.line)
 	_ = json.Unmarshal(t.State, &r.before) // none at the beginning
 	return r
 }
@@ -65,51 +57,18 @@ type line struct {
 	} `json:"error"`
 }
 
-func (r *reader) Feed(chunk []byte) (events []harness.Event) {
-	for len(chunk) > 0 && r.broken == "" {
-		i := bytes.IndexByte(chunk, '\n')
-		end := i
-		if i < 0 {
-			end = len(chunk)
-		}
-		if len(r.partial)+end > maxLine {
-			r.breaks("line %d is longer than %d bytes", r.count+1, maxLine)
-			r.partial = nil
-			break
-		}
-		if i < 0 {
-			r.partial = append(r.partial, chunk...)
-			return events
-		}
-		full := chunk[:i]
-		if len(r.partial) > 0 {
-			full = append(r.partial, full...)
-			r.partial = r.partial[:0]
-		}
-		chunk = chunk[i+1:]
-		events = append(events, r.line(full)...)
-	}
-	return events
-}
-
-func (r *reader) breaks(format string, args ...any) { r.broken = fmt.Sprintf(format, args...) }
-
 func (r *reader) line(b []byte) []harness.Event {
-	r.count++
-	if b = bytes.TrimSpace(b); len(b) == 0 {
-		return nil
-	}
 	var l line
 	if b[0] != '{' || json.Unmarshal(b, &l) != nil || l.Type == "" {
-		r.breaks("line %d is not an event: %s", r.count, quoted(b))
+		r.Breaks("line %d is not an event: %s", r.Number(), harness.Quoted(b))
 		return nil
 	}
 	switch {
 	case r.last != "":
-		r.breaks("%q comes after %q, which is the last one", l.Type, r.last)
+		r.Breaks("%q comes after %q, which is the last one", l.Type, r.last)
 		return nil
 	case r.thread == "" && l.Type != "thread.started" && l.Type != "error":
-		r.breaks("%q comes before the thread has started", l.Type)
+		r.Breaks("%q comes before the thread has started", l.Type)
 		return nil
 	}
 	switch l.Type {
@@ -117,7 +76,7 @@ func (r *reader) line(b []byte) []harness.Event {
 		return r.started(l.ThreadID)
 	case "turn.started":
 		if r.began {
-			r.breaks("a second turn started")
+			r.Breaks("a second turn started")
 		}
 		r.began = true
 	case "item.started", "item.updated", "item.completed":
@@ -131,7 +90,7 @@ func (r *reader) line(b []byte) []harness.Event {
 			return nil
 		}
 		if min(l.Usage.Input, l.Usage.Cached, l.Usage.Output, l.Usage.Reasoning) < 0 {
-			r.breaks("the turn cost less than nothing")
+			r.Breaks("the turn cost less than nothing")
 			return nil
 		}
 		r.total = l.Usage
@@ -148,11 +107,11 @@ func (r *reader) line(b []byte) []harness.Event {
 func (r *reader) started(id string) []harness.Event {
 	switch {
 	case r.thread != "":
-		r.breaks("a second thread started")
-	case !isUUID(id):
-		r.breaks("expected a UUID as the thread's id, got %s", quoted([]byte(id)))
+		r.Breaks("a second thread started")
+	case !harness.IsUUID(id):
+		r.Breaks("expected a UUID as the thread's id, got %s", harness.Quoted([]byte(id)))
 	case r.asked != "" && id != r.asked:
-		r.breaks("it continued the thread %s instead of %s", id, r.asked)
+		r.Breaks("it continued the thread %s instead of %s", id, r.asked)
 	default:
 		r.thread = id
 		return []harness.Event{{Kind: "conversation", Text: id}}
@@ -175,23 +134,16 @@ func (r *reader) usage() *harness.Usage {
 	}
 }
 
-// isUUID: ids come back as arguments.
-func isUUID(s string) bool {
-	return regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`).MatchString(s)
-}
-
 // End judges the turn.
 func (r *reader) End(exitCode int, stderrTail string) (harness.Reply, error) {
-	if len(bytes.TrimSpace(r.partial)) > 0 && r.broken == "" {
-		r.line(r.partial)
-	}
+	broken := r.Close()
 	out := harness.Reply{Conversation: r.thread, Usage: r.usage()}
 	if r.total != nil {
 		out.State, _ = json.Marshal(state{Thread: r.thread, Total: *r.total})
 	}
 	switch {
-	case r.broken != "":
-		return out, failed(exitCode, "Codex broke its protocol: %s", r.broken)
+	case broken != "":
+		return out, failed(exitCode, "Codex broke its protocol: %s", broken)
 	case r.last == "turn.failed":
 		return out, judge(exitCode, r.message)
 	case r.last == "" && r.asked != "" && r.thread == "" && strings.Contains(stderrTail, "no rollout found"):

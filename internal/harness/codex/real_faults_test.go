@@ -53,7 +53,7 @@ func TestTheRealCodexAgainstFailingServers(t *testing.T) {
 			if failure.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) || !strings.Contains(failure.As(err).Hint, c.hint) {
 				t.Errorf("%s %v (next: %s), want %s …%s… (…%s…)", failure.KindOf(err), err, failure.As(err).Hint, c.kind, c.says, c.hint)
 			}
-			if !isUUID(reply.Conversation) {
+			if !harness.IsUUID(reply.Conversation) {
 				t.Errorf("conversation %q", reply.Conversation)
 			}
 			for _, secret := range s.secrets {
@@ -169,7 +169,7 @@ func TestACutTurnGoesOn(t *testing.T) {
 				_ = cmd.Process.Signal(signal)
 			}()
 			reply, _, err := s.finish(cmd, reader)
-			if failure.KindOf(err) != failure.AgentFailed || !isUUID(reply.Conversation) {
+			if failure.KindOf(err) != failure.AgentFailed || !harness.IsUUID(reply.Conversation) {
 				t.Fatalf("%+v, %v", reply, err)
 			}
 			again, _, err := s.turn(harness.Turn{Prompt: "the task", Conversation: reply.Conversation, Continued: true})

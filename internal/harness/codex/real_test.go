@@ -145,7 +145,7 @@ func TestTurnsOfTheRealCodex(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","properties":{"answer":{"type":"number"}},"required":["answer"],"additionalProperties":false}`)
 
 	first, events, err := s.turn(harness.Turn{Prompt: "do it", Instructions: "be \"terse\"\n\tand kind\u007f", Options: s.options(map[string]any{"reasoningEffort": "high"})})
-	if err != nil || first.Text != "first" || !isUUID(first.Conversation) {
+	if err != nil || first.Text != "first" || !harness.IsUUID(first.Conversation) {
 		t.Fatalf("reply %+v, %v", first, err)
 	}
 	want := harness.Usage{Input: 3 * testkit.InputTokens, Cached: 3 * testkit.CachedTokens, Output: 3 * testkit.OutputTokens, Reasoning: 3 * testkit.ReasoningTokens}

@@ -164,7 +164,7 @@ func (*Harness) Reader(t harness.Turn) harness.Reader {
 	case err != nil:
 		return broken{err}
 	case c.Protocol == JSON:
-		return &lines{program: c.Command[0], conversation: t.Conversation}
+		return newLines(c.Command[0], t.Conversation)
 	default:
 		return &text{program: c.Command[0]}
 	}

@@ -212,17 +212,3 @@ func TestAConversationThatIsNotNamedAgainIsKept(t *testing.T) {
 		t.Errorf("%+v %v", reply, err)
 	}
 }
-
-func TestALineWithoutEndTakesNoMemory(t *testing.T) {
-	r := &lines{program: "agent"}
-	chunk := []byte(strings.Repeat("x", 1<<20))
-	for range 40 {
-		r.Feed(chunk)
-	}
-	if cap(r.partial) > 2*maxReply {
-		t.Errorf("%d bytes are kept", cap(r.partial))
-	}
-	if _, err := r.End(0, ""); !failure.Is(err, failure.AgentFailed) || !strings.Contains(err.Error(), "longer than") {
-		t.Errorf("%v", err)
-	}
-}

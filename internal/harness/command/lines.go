@@ -1,28 +1,23 @@
 package command
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/harness"
 )
 
-// lines reads the JSON protocol. After the first line that breaks it nothing more is read: what was wrong is told at the end.
+// lines reads the JSON protocol.
 type lines struct {
+	harness.Lines
 	program      string
 	conversation string // of the turn before, until the program names one
 	named        bool   // the program named the conversation in this turn
 
-	partial []byte
-	count   int
 	reply   string
 	usage   *harness.Usage
 	last    string // "done" or "failed"
 	message string // of failed
-	broken  string // what was wrong
 }
 
 // line is one answer line; Type says which fields count.
@@ -34,48 +29,20 @@ type line struct {
 	harness.Usage
 }
 
-func (r *lines) Feed(chunk []byte) (events []harness.Event) {
-	for len(chunk) > 0 && r.broken == "" {
-		i := bytes.IndexByte(chunk, '\n')
-		end := i
-		if i < 0 {
-			end = len(chunk)
-		}
-		if len(r.partial)+end > maxReply {
-			r.breaks("line %d is longer than %d bytes", r.count+1, maxReply)
-			break
-		}
-		if i < 0 {
-			r.partial = append(r.partial, chunk...)
-			return events
-		}
-		full := chunk[:i]
-		if len(r.partial) > 0 {
-			full = append(r.partial, full...)
-			r.partial = r.partial[:0]
-		}
-		chunk = chunk[i+1:]
-		events = append(events, r.line(full)...)
-	}
-	return events
+func newLines(program, conversation string) *lines {
+	r := &lines{program: program, conversation: conversation}
+	r.Lines = harness.NewLines(r.line)
+	return r
 }
 
-func (r *lines) breaks(format string, args ...any) { r.broken = fmt.Sprintf(format, args...) }
-
-// line takes one whole line. Empty ones mean nothing.
 func (r *lines) line(b []byte) []harness.Event {
-	r.count++
-	b = bytes.TrimSpace(b)
-	if len(b) == 0 {
-		return nil
-	}
 	if r.last != "" {
-		r.breaks("line %d comes after %q, which is the last one: %s", r.count, r.last, quoted(b))
+		r.Breaks("line %d comes after %q, which is the last one: %s", r.Number(), r.last, harness.Quoted(b))
 		return nil
 	}
 	var l line
 	if err := json.Unmarshal(b, &l); err != nil || b[0] != '{' {
-		r.breaks("line %d is not a JSON object of the protocol: %s", r.count, quoted(b))
+		r.Breaks("line %d is not a JSON object of the protocol: %s", r.Number(), harness.Quoted(b))
 		return nil
 	}
 	switch l.Type {
@@ -83,7 +50,7 @@ func (r *lines) line(b []byte) []harness.Event {
 		return r.talk(l)
 	case "message":
 		if l.Text == nil {
-			r.breaks("line %d is a message without text", r.count)
+			r.Breaks("line %d is a message without text", r.Number())
 			return nil
 		}
 		r.reply = *l.Text
@@ -91,7 +58,7 @@ func (r *lines) line(b []byte) []harness.Event {
 	case "usage":
 		u := l.Usage
 		if min(u.Input, u.Cached, u.Output, u.Reasoning) < 0 {
-			r.breaks("line %d counts less than no tokens", r.count)
+			r.Breaks("line %d counts less than no tokens", r.Number())
 			return nil
 		}
 		r.usage = &u
@@ -99,22 +66,17 @@ func (r *lines) line(b []byte) []harness.Event {
 	case "done", "failed":
 		r.last, r.message = l.Type, l.Message
 	default:
-		r.breaks("line %d has the unknown type %s", r.count, quoted([]byte(l.Type)))
+		r.Breaks("line %d has the unknown type %s", r.Number(), harness.Quoted([]byte(l.Type)))
 	}
 	return nil
 }
 
-// uuid is the only form of an id: it comes back as an argument or a field of a later turn.
-func uuid() *regexp.Regexp {
-	return regexp.MustCompile(`^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)
-}
-
 func (r *lines) talk(l line) []harness.Event {
 	switch {
-	case !uuid().MatchString(l.ID):
-		r.breaks("line %d: expected a UUID as the id of the conversation, got %s", r.count, quoted([]byte(l.ID)))
+	case !harness.IsUUID(l.ID):
+		r.Breaks("line %d: expected a UUID as the id of the conversation, got %s", r.Number(), harness.Quoted([]byte(l.ID)))
 	case r.named && l.ID != r.conversation:
-		r.breaks("line %d names a second conversation", r.count)
+		r.Breaks("line %d names a second conversation", r.Number())
 	case !r.named:
 		r.named, r.conversation = true, l.ID
 		return []harness.Event{{Kind: "conversation", Text: l.ID}}
@@ -124,15 +86,13 @@ func (r *lines) talk(l line) []harness.Event {
 
 // End judges the turn. The conversation and the usage are told also of a turn that failed.
 func (r *lines) End(exitCode int, stderrTail string) (harness.Reply, error) {
-	if len(bytes.TrimSpace(r.partial)) > 0 && r.broken == "" {
-		r.line(r.partial) // the last line needs no line end
-	}
+	broken := r.Close()
 	out := harness.Reply{Conversation: r.conversation, Usage: r.usage}
 	switch {
-	case r.broken != "" && exitCode != 0:
-		return out, failed(exitCode, "%s exited with status %d%s; its output broke the protocol: %s", r.program, exitCode, said(stderrTail, ""), r.broken)
-	case r.broken != "":
-		return out, failed(exitCode, "%s broke the protocol: %s", r.program, r.broken)
+	case broken != "" && exitCode != 0:
+		return out, failed(exitCode, "%s exited with status %d%s; its output broke the protocol: %s", r.program, exitCode, said(stderrTail, ""), broken)
+	case broken != "":
+		return out, failed(exitCode, "%s broke the protocol: %s", r.program, broken)
 	case r.last == "failed":
 		why := strings.TrimSpace(r.message)
 		if why == "" {

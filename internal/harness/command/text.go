@@ -1,7 +1,6 @@
 package command
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -59,11 +58,4 @@ func lastOf(s string) string {
 		s = "…" + s[len(s)-told:]
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
-}
-
-func quoted(b []byte) string {
-	if len(b) > told/2 {
-		return fmt.Sprintf("%q…", b[:told/2])
-	}
-	return fmt.Sprintf("%q", b)
 }
