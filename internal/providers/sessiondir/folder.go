@@ -245,6 +245,16 @@ func (f *Folder) remove(ctx context.Context, suffix string) error {
 	return err
 }
 
+// MakeOperation makes the directory of an attempt's records, unless it is there, for user to write in.
+func MakeOperation(dir, name string, user *User) error {
+	root, err := safefs.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return mkdir(root, Ops+"/"+name, 0o700, user)
+}
+
 // Operations are the directories of the attempts whose records a session's directory holds.
 func Operations(dir string) ([]string, error) {
 	names, err := files.Names(filepath.Join(dir, Ops))

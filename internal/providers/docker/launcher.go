@@ -1,0 +1,90 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// launcher reaches the supervisors of a container. Their records lie in a directory that both sides see.
+type launcher struct{ s *sandbox }
+
+// Launch starts a supervisor inside. What it is to run goes through its stdin: the arguments of an exec show in the engine's
+// events.
+func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) error {
+	at, err := l.s.seen(dir)
+	if err != nil {
+		return err
+	}
+	if err := l.s.start(ctx); err != nil {
+		return errors.Join(err, supervise.ErrRefused)
+	}
+	if err := sessiondir.MakeOperation(l.s.spec.Dir, filepath.Base(dir), l.s.spec.Gives); err != nil {
+		return errors.Join(err, supervise.ErrRefused)
+	}
+	return supervise.Handshake(ctx, dir, spec, func(ctx context.Context) (supervise.Pipe, error) {
+		for again := true; ; again = false {
+			crash.Point("docker/before-exec")
+			st, done, err := l.s.e.Open(ctx, l.s.in.Resource, l.s.command(inside.Supervise(at)))
+			crash.Point("docker/after-exec")
+			switch {
+			case done == providers.No && again && l.s.stopped(ctx):
+				if err := l.s.start(ctx); err != nil {
+					return supervise.Pipe{}, errors.Join(err, supervise.ErrRefused)
+				}
+				continue
+			case done == providers.No:
+				return supervise.Pipe{}, errors.Join(err, supervise.ErrRefused)
+			case err != nil:
+				return supervise.Pipe{}, err
+			}
+			go func() { _, _ = io.Copy(io.Discard, st.Err) }() // the supervisor has a log of its own
+			return supervise.Pipe{In: st.In, Out: st.Out, Close: st.Close}, nil
+		}
+	})
+}
+
+// Interrupt asks the command to stop in its own way.
+func (l launcher) Interrupt(ctx context.Context, dir string) error {
+	at, err := l.s.seen(dir)
+	if err != nil {
+		return err
+	}
+	out, err := l.s.own(ctx, inside.Interrupt(at), nil)
+	if err != nil {
+		return err
+	}
+	return inside.Interrupted(out)
+}
+
+// Fence ends everything of an operation: by its supervisor, and where that cannot be sure, by ending the container.
+func (l launcher) Fence(ctx context.Context, dir string) supervise.Fenced {
+	at, err := l.s.seen(dir)
+	if err != nil {
+		return supervise.Fenced{Why: err.Error()}
+	}
+	switch status, err := supervise.Abandon(dir); {
+	case err == nil && status == supervise.NotStarted:
+		return supervise.Fenced{Sure: true, How: supervise.HowNothing, At: l.s.p.c.Now().UTC()}
+	case err != nil && !failure.Is(err, failure.LockHeld):
+		return l.s.end(ctx)
+	}
+	if l.s.stopped(ctx) {
+		return l.s.end(ctx)
+	}
+	out, err := l.s.own(ctx, inside.Fence(at), nil)
+	if err == nil {
+		if f, ferr := inside.Fenced(out); ferr == nil && f.Sure {
+			return f
+		}
+	}
+	return l.s.end(ctx)
+}

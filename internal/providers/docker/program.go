@@ -1,0 +1,143 @@
+package docker
+
+import (
+	"context"
+	"path"
+	"slices"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/targets"
+)
+
+// codex is the program whose login this target gives to agents.
+const codex = "codex"
+
+// login is the user's own login, as it may be given to sessions of a target.
+func (p *Provider) login(c config) (login.Codex, error) {
+	if !slices.Contains(c.Credentials, login.CodexSubscription) {
+		return login.Codex{}, failure.New(failure.NotReady, "the target %q has no login for Codex", c.ID).
+			WithHint("give its constructor `credentials: %q`", login.CodexSubscription)
+	}
+	return login.ReadCodex(p.c.Vars, p.c.Home, p.c.Now())
+}
+
+// readyFor is what keeps a program from being run on the target.
+func (p *Provider) readyFor(ctx context.Context, e *dockerengine.Engine, name string, c config) []failure.Condition {
+	if name != codex {
+		return nil
+	}
+	var out []failure.Condition
+	if i, err := p.image(ctx, e, c); err == nil && !i.prepared && c.Network == noNetwork {
+		out = append(out, condition("codex.program", failure.New(failure.NotReady,
+			"the image %s carries no prepared Codex, and without a network it cannot be installed in a session", c.Image).
+			WithHint("laufwerk prepare docker")))
+	}
+	if _, err := p.login(c); err != nil {
+		out = append(out, condition("codex.login", err))
+	}
+	return out
+}
+
+// Program is the way to a program inside. Its home gets a link to the user's login as it is now, in a form that cannot be
+// renewed; the login itself is only in the container's memory.
+func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, error) {
+	if name != codex {
+		return providers.Program{}, nil
+	}
+	at, err := s.bootstrap(ctx)
+	if err != nil {
+		return providers.Program{}, err
+	}
+	l, err := s.p.login(s.config)
+	if err != nil {
+		return providers.Program{}, err
+	}
+	content, err := l.Private()
+	if err != nil {
+		return providers.Program{}, err
+	}
+	if err := s.secret(ctx, name, login.CodexFile, content); err != nil {
+		return providers.Program{}, failure.Wrap(err, failure.NotReady, "put the login into the container's memory")
+	}
+	return providers.Program{Path: at, Home: path.Join(homeDir, name)}, nil
+}
+
+// bootstrap is the path of Codex inside.
+func (s *sandbox) bootstrap(ctx context.Context) (string, error) {
+	prefix := s.p.c.Images.Prefix()
+	if !s.spec.Prepared {
+		var err error
+		if prefix, err = s.install(ctx); err != nil {
+			return "", err
+		}
+	}
+	rel, err := s.p.c.Images.Binary(codex, s.arch)
+	return path.Join(prefix, rel), err
+}
+
+// install puts the pinned Codex into the session's home, in a container whose image does not carry it, and says where. It is
+// there whole or not at all: whoever is cut leaves a folder behind that goes with the session, and the next turn tries again.
+func (s *sandbox) install(ctx context.Context) (string, error) {
+	files, command := s.p.c.Images.Install()
+	for name, content := range files {
+		if err := sessiondir.Place(s.spec.Dir, recipeDir, harness.File{Path: name, Content: content, Mode: 0o644}, s.spec.Gives); err != nil {
+			return "", failure.Wrap(err, failure.Failed, "put the recipe of Codex into the session's home")
+		}
+	}
+	const script = `set -eu
+umask 022
+mkdir -p "$0" && cd "$0"
+if [ -e codex/.complete ]; then exit 0; fi
+new=$(mktemp -d ./.new-XXXXXX)
+cp "$1"/* "$new"/
+cd "$new"
+{ eval "$2"; } >&2
+: >.complete
+cd ..
+mv -T "$new" codex 2>/dev/null || { rm -rf "$new"; [ -e codex/.complete ]; }`
+	cmd := s.command([]string{"bash", "-c", script, bootstrapDir, path.Join(homeDir, recipeDir), command})
+	cmd.Env = append(cmd.Env, s.env...)
+	if _, err := s.exec(ctx, cmd, "the installation of Codex"); err != nil {
+		return "", failure.New(failure.NotReady, "Codex could not be installed in the session: %v", err).
+			WithHint("laufwerk prepare docker   # and give the target `codexBootstrap: \"prepared\"`")
+	}
+	return path.Join(bootstrapDir, codex), nil
+}
+
+// Where a session's own Codex is made from, below its home, and where it is.
+const (
+	recipeDir    = ".recipe"
+	bootstrapDir = homeDir + "/.harness-bootstrap"
+)
+
+// secret puts a file into the container's memory, and a link to it into a program's home.
+func (s *sandbox) secret(ctx context.Context, program, name string, content []byte) error {
+	kept := path.Join(loginDir, program, name)
+	if _, err := s.own(ctx, inside.Put(kept, 0o600, len(content)), content); err != nil {
+		return err
+	}
+	return sessiondir.PlaceLink(s.spec.Dir, program, name, kept, s.spec.Gives)
+}
+
+// Place puts a file into a program's home; a secret one only into the container's memory.
+func (s *sandbox) Place(ctx context.Context, program string, f harness.File) error {
+	if f.Secret {
+		return s.secret(ctx, program, f.Path, f.Content)
+	}
+	return sessiondir.Place(s.spec.Dir, program, f, s.spec.Gives)
+}
+
+// Secrets are the tokens of the user's login, and variables whose names say what they are.
+func (s *sandbox) Secrets() []string {
+	out := targets.SecretValues(s.vars)
+	if l, err := s.p.login(s.config); err == nil {
+		out = append(out, l.Secrets()...)
+	}
+	return out
+}

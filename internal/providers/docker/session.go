@@ -1,0 +1,297 @@
+package docker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/targets"
+)
+
+// Where things are in a container.
+const (
+	workdir  = "/workspace"
+	homeDir  = "/laufwerk/home"
+	opsDir   = "/laufwerk/ops"
+	loginDir = "/laufwerk/login" // in memory
+	tmpDir   = "/tmp"
+	ready    = "ready" // in opsDir: made by the container's first process
+)
+
+// nobody is the user and the group that work in the containers of a root worker.
+const nobody = 65534
+
+// spec is what an intent says of a session's container.
+type spec struct {
+	Dir       string            `json:"dir"`
+	Workspace string            `json:"workspace"`
+	ReadOnly  bool              `json:"readOnly,omitempty"`
+	Mark      string            `json:"mark"`
+	Engine    string            `json:"engine"` // its socket
+	Image     string            `json:"image"`  // id
+	Prepared  bool              `json:"prepared,omitempty"`
+	User      string            `json:"user"`            // uid:gid in the container
+	Gives     *sessiondir.User  `json:"gives,omitempty"` // to whom files on this host are given, nil is the worker
+	UserNS    string            `json:"userns,omitempty"`
+	Network   string            `json:"network"`
+	Resources targets.Resources `json:"resources,omitzero"`
+	Binary    string            `json:"binary"`            // of the supervisor, on this host
+	Volumes   []string          `json:"volumes,omitempty"` // paths that the image would have volumes at
+	Nonce     string            `json:"nonce"`
+}
+
+// user says who works in a container of an engine, and to whom this host's files of it are given.
+func (p *Provider) user(f dockerengine.Facts) (inside string, gives *sessiondir.User, userns string) {
+	switch {
+	case f.Rootless: // the container's root is the user that runs the engine
+		return "0:0", nil, ""
+	case p.c.UID == 0:
+		gives, inside = &sessiondir.User{UID: nobody, GID: nobody}, id(nobody, nobody)
+	default:
+		inside = id(p.c.UID, p.c.GID)
+	}
+	if f.UserNS { // files must come out with the same ids
+		userns = "host"
+	}
+	return inside, gives, userns
+}
+
+func id(uid, gid int) string { return strconv.Itoa(uid) + ":" + strconv.Itoa(gid) }
+
+// Owner is to whom the files of a workspace belong that sessions of this target work on.
+func (p *Provider) Owner(ctx context.Context, _ providers.Definition) (uid, gid int, ok bool, err error) {
+	e, err := p.engine(ctx, "")
+	if err != nil {
+		return 0, 0, false, err
+	}
+	_, gives, _ := p.user(e.Facts())
+	if gives == nil {
+		return 0, 0, false, nil
+	}
+	return gives.UID, gives.GID, true, nil
+}
+
+// Plan looks the image up and describes the container.
+func (p *Provider) Plan(ctx context.Context, def providers.Definition, s providers.SessionSpec) (providers.Plan, error) {
+	c, err := decode(def)
+	if err != nil {
+		return providers.Plan{}, err
+	}
+	e, err := p.engine(ctx, "")
+	if err != nil {
+		return providers.Plan{}, err
+	}
+	if err := p.fits(e.Facts()); err != nil {
+		return providers.Plan{}, err
+	}
+	i, err := p.image(ctx, e, c)
+	if err != nil {
+		return providers.Plan{}, err
+	}
+	nonce := make([]byte, 16)
+	_, _ = rand.Read(nonce) // never fails
+	out := spec{
+		Dir: s.Dir, Workspace: s.Workspace, ReadOnly: s.ReadOnly, Mark: s.Mark, Engine: e.Endpoint().Host, Image: i.image.ID,
+		Prepared: i.prepared, Network: c.Network, Resources: c.Resources, Binary: p.c.Executable, Nonce: hex.EncodeToString(nonce),
+	}
+	out.User, out.Gives, out.UserNS = p.user(e.Facts())
+	if i.image.Config != nil {
+		for v := range i.image.Config.Volumes {
+			out.Volumes = append(out.Volumes, v)
+		}
+		slices.Sort(out.Volumes)
+	}
+	raw, err := json.Marshal(out)
+	return providers.Plan{Spec: raw, Image: i.image.ID}, err
+}
+
+func read(in providers.Intent) (s spec, id sessiondir.Identity, err error) {
+	if err := json.Unmarshal(in.Spec, &s); err != nil {
+		return s, id, fmt.Errorf("the intent's spec: %w", err)
+	}
+	return s, sessiondir.Identity{Claim: in.Claim, Name: in.Name, Owner: in.Owner, Mark: s.Mark}, nil
+}
+
+// want is the container of a session.
+func (s spec) want() owned.Want {
+	init := false // our own first process reaps
+	host := &container.HostConfig{
+		NetworkMode: container.NetworkMode(s.Network), UsernsMode: container.UsernsMode(s.UserNS),
+		ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"},
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, Init: &init,
+		LogConfig: container.LogConfig{Type: "none"},
+		Mounts: []mount.Mount{
+			bind(s.Workspace, workdir, s.ReadOnly),
+			bind(filepath.Join(s.Dir, sessiondir.Home), homeDir, false),
+			bind(filepath.Join(s.Dir, sessiondir.Ops), opsDir, false),
+			bind(filepath.Join(s.Dir, sessiondir.Tmp), tmpDir, false),
+			bind(s.Binary, inside.Binary, true),
+		},
+		Tmpfs:     map[string]string{loginDir: s.memory("size=1m,mode=0700,noexec"), "/run": s.memory("size=16m,mode=0755,noexec"), "/var/tmp": s.memory("mode=1777,exec")},
+		Resources: container.Resources{NanoCPUs: s.Resources.NanoCPUs(), Memory: s.Resources.MemoryBytes},
+	}
+	if s.Resources.SwapBytes != nil {
+		host.MemorySwap = s.Resources.MemoryBytes + *s.Resources.SwapBytes
+	}
+	if s.Resources.PIDs > 0 {
+		host.PidsLimit = &s.Resources.PIDs
+	}
+	for _, v := range s.Volumes {
+		if !taken(v) {
+			host.Tmpfs[v] = s.memory("mode=0755,exec")
+		}
+	}
+	return owned.Want{Host: host, Config: &container.Config{
+		User: s.User, WorkingDir: workdir, Entrypoint: []string{inside.Binary}, Cmd: inside.Init(opsDir+"/"+ready, s.Nonce)[1:],
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, StopSignal: "SIGKILL",
+	}}
+}
+
+func bind(from, to string, readOnly bool) mount.Mount {
+	return mount.Mount{Type: mount.TypeBind, Source: from, Target: to, ReadOnly: readOnly, BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}}
+}
+
+// memory are the options of a file system in memory that belongs to the container's user.
+func (s spec) memory(options string) string {
+	uid, gid, _ := strings.Cut(s.User, ":")
+	return "rw,nosuid,nodev," + options + ",uid=" + uid + ",gid=" + gid
+}
+
+// taken says that a mount of ours is at a path, or below or above it.
+func taken(path string) bool {
+	for _, own := range []string{workdir, "/laufwerk", tmpDir, "/run", "/var/tmp"} {
+		if within(path, own) || within(own, path) {
+			return true
+		}
+	}
+	return false
+}
+
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// container serves the container of an intent.
+func (p *Provider) container(in providers.Intent, s spec) owned.Container {
+	return owned.Container{Now: p.c.Now, Image: s.Image, Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return p.known(ctx, in, s) }}
+}
+
+// Create makes the session's directory, then its container, which is not started.
+func (p *Provider) Create(ctx context.Context, in providers.Intent) providers.Result {
+	return p.make(ctx, in, owned.Container.Create)
+}
+
+// Resolve finds out what became of a Create. A directory is there whole or not at all, and a container is made again under
+// the same name.
+func (p *Provider) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+	return p.make(ctx, in, owned.Container.Resolve)
+}
+
+func (p *Provider) make(ctx context.Context, in providers.Intent, create func(owned.Container, context.Context, providers.Intent, owned.Want) providers.Result) providers.Result {
+	s, id, err := read(in)
+	if err != nil {
+		return providers.Result{Done: providers.No, Err: err}
+	}
+	if s.Gives == nil && p.c.UID == 0 && s.User != "0:0" {
+		return providers.Result{Done: providers.No, Err: errors.New("the intent was written by another user")}
+	}
+	at, err := sessiondir.OpenMade(s.Dir, id)
+	if err != nil {
+		return providers.Result{Done: providers.No, Err: fmt.Errorf("make the session's directory: %w", err)}
+	}
+	defer at.Close()
+	if _, err := at.Make(ctx, s.Gives, sessiondir.Home, sessiondir.Ops, sessiondir.Tmp); err != nil {
+		// The container cannot be there: it is asked for only when its directory is. What is left of that goes with the claim.
+		return providers.Result{Err: err}
+	}
+	r := create(p.container(in, s), ctx, in, s.want())
+	if r.Done == providers.No {
+		// Nothing of it is to be left behind: the claim ends with this answer.
+		if err := at.Remove(context.WithoutCancel(ctx)); err != nil {
+			return providers.Result{Err: errors.Join(r.Err, err), Evidence: r.Evidence}
+		}
+		r.Evidence = append(r.Evidence, p.saw("removed %s", s.Dir)...)
+	}
+	return r
+}
+
+// Observe looks for both. The session is absent when neither is there.
+func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+	s, id, err := read(in)
+	if err != nil {
+		return providers.Observation{Err: err}
+	}
+	o := p.container(in, s).Observe(ctx, in)
+	if o.Presence != providers.Absent {
+		return o
+	}
+	at, err := sessiondir.Open(s.Dir, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		o.Evidence = append(o.Evidence, p.saw("directory absent at %s", s.Dir)...)
+		return o
+	}
+	if err != nil {
+		return providers.Observation{Err: err, Evidence: o.Evidence}
+	}
+	defer at.Close()
+	presence, err := at.Whose()
+	o.Evidence = append(o.Evidence, p.saw("%s is %s", s.Dir, presence)...)
+	if presence == providers.Foreign { // ours is gone, whoever took its place
+		presence, err = providers.Absent, nil
+	}
+	return providers.Observation{Presence: presence, Resource: in.Resource, Evidence: o.Evidence, Err: err}
+}
+
+// Delete removes the container, which ends everything in it, and once its absence was seen the directory.
+func (p *Provider) Delete(ctx context.Context, in providers.Intent) providers.Result {
+	s, id, err := read(in)
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	c := p.container(in, s)
+	r := c.Delete(ctx, in)
+	if r.Done != providers.Yes {
+		return r
+	}
+	o := c.Observe(ctx, in)
+	r.Evidence = append(r.Evidence, o.Evidence...)
+	if o.Presence != providers.Absent {
+		return providers.Result{Err: errors.Join(o.Err, fmt.Errorf("the container is %s after its removal", o.Presence)), Evidence: r.Evidence}
+	}
+	at, err := sessiondir.Open(s.Dir, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r
+	}
+	if err != nil {
+		return providers.Result{Err: err, Evidence: r.Evidence}
+	}
+	defer at.Close()
+	switch err := at.Remove(ctx); {
+	case failure.Is(err, failure.AlreadyExists): // a stranger's, and it stays
+		return r
+	case failure.Is(err, failure.Retained):
+		return providers.Result{Done: providers.No, Err: err, Evidence: r.Evidence}
+	case err != nil:
+		return providers.Result{Err: err, Evidence: r.Evidence}
+	}
+	r.Evidence = append(r.Evidence, p.saw("removed %s", s.Dir)...)
+	return r
+}
