@@ -1,0 +1,42 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/workspace"
+)
+
+// place is a provider that says whom its sandboxes run as.
+type place struct {
+	providers.Provider
+	uid, gid int
+	ok       bool
+	err      error
+}
+
+func (p place) Owner(context.Context, providers.Definition) (int, int, bool, error) {
+	return p.uid, p.gid, p.ok, p.err
+}
+
+func TestAWorkspaceBelongsToWhomItsTargetSays(t *testing.T) {
+	broken := errors.New("the engine does not answer")
+	for name, c := range map[string]struct {
+		p    providers.Provider
+		want *workspace.Owner
+		err  error
+	}{
+		"a provider that runs as the worker": {p: struct{ providers.Provider }{}},
+		"one that does so now":               {p: place{uid: 7, gid: 8}},
+		"another user":                       {p: place{uid: 7, gid: 8, ok: true}, want: &workspace.Owner{UID: 7, GID: 8}},
+		"root":                               {p: place{ok: true}, want: &workspace.Owner{}},
+		"one that cannot say":                {p: place{ok: true, err: broken}, err: broken},
+	} {
+		got, err := owner(t.Context(), c.p, providers.Definition{})
+		if !errors.Is(err, c.err) || (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: %+v %v", name, got, err)
+		}
+	}
+}
