@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"runtime"
 	"sort"
 	"strings"
 	"sync"
@@ -207,32 +206,12 @@ func (c *copying) ask(ctx context.Context) error {
 }
 
 func (c *copying) run(ctx context.Context) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	jobs := make(chan *Entry, 256)
-	var workers sync.WaitGroup
-	for range max(2, runtime.NumCPU()) {
-		workers.Go(func() {
-			copier := safefs.NewCopier()
-			copier.Give(c.req.Owner)
-			for e := range jobs {
-				if ctx.Err() != nil {
-					continue
-				}
-				if err := c.copyFile(copier, e); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
+	r := startReaders(ctx, func(copier *safefs.Copier, e *Entry) error {
+		copier.Give(c.req.Owner)
+		return c.copyFile(copier, e)
+	})
 	c.readIgnore("")
-	err := c.src.Walk(ctx, func(path string, info safefs.Info, err error) error { return c.visit(path, info, err, jobs) })
-	close(jobs)
-	workers.Wait()
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	if err != nil {
+	if err := r.end(c.src.Walk(r.ctx, func(path string, info safefs.Info, err error) error { return c.visit(path, info, err, r.files) })); err != nil {
 		return err
 	}
 	if len(c.unreadable) > 0 {
@@ -264,7 +243,7 @@ func (c *copying) readIgnore(dir string) {
 	c.opened.Rules.Files = append(c.opened.Rules.Files, IgnoreFile{Dir: []byte(full), Text: text})
 }
 
-func (c *copying) visit(path string, info safefs.Info, err error, jobs chan<- *Entry) error {
+func (c *copying) visit(path string, info safefs.Info, err error, files chan<- *Entry) error {
 	isDir := info.Type == safefs.Dir
 	if base := path[strings.LastIndexByte(path, '/')+1:]; strings.EqualFold(base, ".git") {
 		if dir := strings.TrimSuffix(path, base); dir != "" && (c.git == nil || !c.git.nested[strings.TrimSuffix(dir, "/")]) {
@@ -293,7 +272,7 @@ func (c *copying) visit(path string, info safefs.Info, err error, jobs chan<- *E
 	if isDir {
 		return c.visitDir(path, info)
 	}
-	return c.visitFile(path, info, jobs)
+	return c.visitFile(path, info, files)
 }
 
 func (c *copying) visitDir(path string, info safefs.Info) error {
@@ -314,7 +293,7 @@ func (c *copying) visitDir(path string, info safefs.Info) error {
 }
 
 // visitFile copies what is no directory.
-func (c *copying) visitFile(path string, info safefs.Info, jobs chan<- *Entry) error {
+func (c *copying) visitFile(path string, info safefs.Info, files chan<- *Entry) error {
 	included := c.ignore.included(path, false)
 	tracked := c.git != nil && c.git.tracked[path]
 	if c.git != nil && !tracked && !c.git.untracked[path] && !included {
@@ -343,7 +322,7 @@ func (c *copying) visitFile(path string, info safefs.Info, jobs chan<- *Entry) e
 	if info.Type == safefs.Symlink {
 		return c.copyLink(e)
 	}
-	jobs <- e
+	files <- e
 	return nil
 }
 

@@ -125,7 +125,7 @@ func TestACopyForAnotherUser(t *testing.T) {
 func TestARepositoryForAnotherUser(t *testing.T) {
 	needRoot(t)
 	src := kinds(t)
-	must(t, os.Chmod(src+"/closed", 0o600)) // git reads it
+	must(t, os.Chmod(src+"/closed", 0o600))             // git reads it
 	for _, link := range []string{"/link", "/d/link"} { // whose contents are always looked at again
 		must(t, os.Remove(src+link))
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"runtime"
 	"sort"
 	"strings"
-	"sync"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/redact"
@@ -98,32 +96,8 @@ func Scan(ctx context.Context, root *safefs.Root, opt ScanOptions) (Manifest, in
 	if s.base == nil {
 		s.base = &Manifest{}
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	jobs := make(chan *Entry, 256)
-	var workers sync.WaitGroup
-	for range max(2, runtime.NumCPU()) {
-		workers.Go(func() {
-			c := safefs.NewCopier()
-			for e := range jobs {
-				if ctx.Err() != nil {
-					continue
-				}
-				if err := s.hash(c, e); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
-	err := root.Walk(ctx, func(path string, info safefs.Info, err error) error { return s.visit(path, info, err, jobs) })
-	if err != nil {
-		stop(err)
-	}
-	close(jobs)
-	workers.Wait()
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
+	r := startReaders(ctx, s.hash)
+	err := r.end(root.Walk(r.ctx, func(path string, info safefs.Info, err error) error { return s.visit(path, info, err, r.files) }))
 	if err == nil {
 		if e := root.Check(root.Path()); e != nil {
 			err = lost(root.Path(), e)
@@ -160,7 +134,7 @@ type scan struct {
 	below      map[string]Entry // ignored directories that were not listed: they are if something below them is
 }
 
-func (s *scan) visit(path string, info safefs.Info, err error, jobs chan<- *Entry) error {
+func (s *scan) visit(path string, info safefs.Info, err error, files chan<- *Entry) error {
 	for s.at < len(s.base.Entries) && s.base.Entries[s.at].Path < path {
 		s.at++
 	}
@@ -205,7 +179,7 @@ func (s *scan) visit(path string, info safefs.Info, err error, jobs chan<- *Entr
 		e.Type, e.Link, e.Mode = Symlink, target, 0o777
 		s.list(e)
 	case info.Type == safefs.File:
-		if err := s.file(e, info, was, jobs); err != nil {
+		if err := s.file(e, info, was, files); err != nil {
 			return err
 		}
 	default:
@@ -218,7 +192,7 @@ func (s *scan) visit(path string, info safefs.Info, err error, jobs chan<- *Entr
 }
 
 // file lists a regular file, and has it read unless it certainly is as it was.
-func (s *scan) file(e Entry, info safefs.Info, was *Entry, jobs chan<- *Entry) error {
+func (s *scan) file(e Entry, info safefs.Info, was *Entry, files chan<- *Entry) error {
 	e.Type, e.Size, e.MTime, e.CTime, e.Inode = File, info.Size, info.MTimeNS, info.CTimeNS, info.Ino
 	if was != nil && was.Type == File && was.CTime != 0 && was.Size == e.Size && was.MTime == e.MTime && was.CTime == e.CTime && was.Inode == e.Inode {
 		e.SHA256 = was.SHA256
@@ -232,7 +206,7 @@ func (s *scan) file(e Entry, info safefs.Info, was *Entry, jobs chan<- *Entry) e
 		return failure.New(failure.LimitExceeded, "the workspace has more than %d changed bytes, %s among them", s.bytes, redact.Line(e.Path)).
 			WithPaths(e.Path).WithHint("laufwerk cleanup RUN --discard-changes")
 	}
-	jobs <- s.list(e)
+	files <- s.list(e)
 	return nil
 }
 
