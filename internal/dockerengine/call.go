@@ -151,7 +151,9 @@ func (e *Engine) explain(c *call, err error, kind failure.Kind, format string, a
 	case c.status.Load() == 0 && !c.reached():
 		cause = unreachable(e.endpoint, c.cause(err))
 	case c.status.Load() == 0:
-		cause = failure.New(failure.NotReady, "the connection to the engine at %s broke off: %v", e.endpoint, c.cause(err))
+		broken := failure.New(failure.NotReady, "the connection to the engine at %s broke off", e.endpoint)
+		broken.Err = c.cause(err)
+		cause = broken
 	default:
 		cause = errors.New(said(err))
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// Command is what runs in a container beside its first process. Argv is visible in the engine's events; Env, which adds to
-// the container's, is not visible anywhere.
+// Command is what runs in a container beside its first process. The engine shows Argv in its events, and Env, which adds to
+// the container's, nowhere.
 type Command struct {
 	Argv  []string
 	Env   []string // name=value
@@ -25,11 +25,17 @@ type Command struct {
 	Stdin io.Reader
 }
 
-// Exec runs a command to its end. No: it was certainly not started. Yes: it ended with code; 126 and 127 are also the
-// engine's answers for a program that cannot be started or is not there. Unknown: all else, also an end whose code could not
-// be learned; the command may run on, since an engine does not end it with the connection, and neither does ctx.
-// Starting is bounded, running only by ctx. The outputs are whole as far as their own framing says: the engine's has no end.
-// Stdin may be read until its next Read returns, also after Exec.
+// Exec runs a command to its end.
+//
+//   - No: it was certainly not started.
+//   - Yes: it ended with code. 126 and 127 are also the engine's answers for a program that cannot be started or is not there
+//     (Docker 20.10 has 126 for both), with the reason in stdout.
+//   - Unknown: all else, also an end whose code could not be learned. The command may run on: an engine does not end it with
+//     the connection, and neither does ctx.
+//
+// Starting is bounded, running only by ctx. The end is that of the command itself; a child that keeps its outputs open delays
+// it by 2 s. The outputs are whole as far as their own framing says: the engine's has no end. Stdin may be read until its next
+// Read returns, also after Exec.
 func (e *Engine) Exec(ctx context.Context, id string, cmd Command, stdout, stderr io.Writer) (int, providers.Done, error) {
 	life, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
