@@ -49,7 +49,7 @@ func Containers(t testing.TB, endpoint, label string) []container.Summary {
 	return list
 }
 
-// Remove removes containers with a label, running or not, at the end of a test.
+// Remove removes containers with a label, running or not.
 func Remove(t testing.TB, endpoint, label string) {
 	t.Helper()
 	for _, c := range Containers(t, endpoint, label) {
