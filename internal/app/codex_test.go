@@ -128,16 +128,22 @@ func newCodexWorld(t testing.TB, steps ...testkit.Step) *codexWorld {
 	w.write(filepath.Join(w.project, "fields_test.go"), fieldsTest)
 	w.login(time.Now().Add(24 * time.Hour))
 	w.must([]int{0}, "prepare", "local", "--codex", binary)
+	w.goEnv()
+	w.point(nil)
+	return w
+}
+
+// goEnv is for agents and checks that run go: with what this machine has, and no network.
+func (w *codexWorld) goEnv() {
+	w.t.Helper()
 	w.env = []string{"GOFLAGS=-mod=mod", "GOTOOLCHAIN=local", "GOPROXY=off"}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
 		out, err := exec.Command("go", "env", name).Output()
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		w.env = append(w.env, name+"="+strings.TrimSpace(string(out)))
 	}
-	w.point(nil)
-	return w
 }
 
 func (w *codexWorld) private(path string, content []byte) {
