@@ -65,13 +65,6 @@ func (c *checker) run(ctx context.Context) ([]step, error) {
 
 // load takes the freeze's changes and holds them against the bounds.
 func (c *checker) load() error {
-	maxFiles, maxBytes := c.req.MaxFiles, c.req.MaxBytes
-	if maxFiles == 0 {
-		maxFiles = DefaultMaxFiles
-	}
-	if maxBytes == 0 {
-		maxBytes = DefaultMaxBytes
-	}
 	var bytes int64
 	for i := range c.req.Freeze.Changes {
 		ch := &c.req.Freeze.Changes[i]
@@ -90,11 +83,11 @@ func (c *checker) load() error {
 		}
 	}
 	slices.SortFunc(c.changes, func(a, b *change) int { return strings.Compare(a.path, b.path) })
-	if len(c.changes) <= maxFiles && bytes <= maxBytes {
+	if len(c.changes) <= c.req.MaxFiles && bytes <= c.req.MaxBytes {
 		return nil
 	}
 	e := failure.New(failure.WriteBackRefused, "the write-back is refused: %d changed paths with %d bytes of new content, where at most %d paths and %d bytes are permitted; nothing was changed. The settings are writeback.maxFiles and writeback.maxBytes",
-		len(c.changes), bytes, maxFiles, maxBytes).
+		len(c.changes), bytes, c.req.MaxFiles, c.req.MaxBytes).
 		WithHint("laufwerk diff RUN")
 	for _, ch := range c.changes {
 		e.Paths = append(e.Paths, ch.path)

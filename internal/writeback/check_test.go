@@ -145,7 +145,7 @@ func TestBounds(t *testing.T) {
 	w := newWorld(t, tree{}, tree{"a": file("12345"), "b": file("12345")}, tree{})
 	w.req.MaxFiles = 1
 	w.fails(w.run(), failure.WriteBackRefused, map[string]string{"a": "", "b": ""})
-	w.req.MaxFiles, w.req.MaxBytes = 0, 9
+	w.req.MaxFiles, w.req.MaxBytes = 2, 9
 	w.fails(w.run(), failure.WriteBackRefused, map[string]string{"a": "", "b": ""})
 	w.holds(tree{})
 	w.req.MaxBytes = 10

@@ -240,7 +240,7 @@ func newWorldIn(tb testing.TB, at string, base, frozen, source tree) *world {
 	source.make(tb, w.source)
 	w.req = Request{
 		Freeze: freeze(tb, filepath.Join(at, "freeze"), w.source, base, frozen),
-		Source: w.source, Dir: filepath.Join(at, "run", "writeback"), Approved: true,
+		Source: w.source, Dir: filepath.Join(at, "run", "writeback"), Approved: true, MaxFiles: 1000, MaxBytes: 1 << 30,
 		Now: func() time.Time { return time.Unix(1_700_000_000, 0) },
 	}
 	return w

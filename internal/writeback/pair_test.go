@@ -38,7 +38,7 @@ func copied(t *testing.T, source tree, agent func(dir string)) *world {
 	if f, err = workspace.LoadFreeze(f.Dir); err != nil {
 		t.Fatal(err)
 	}
-	return &world{TB: t, source: src, req: Request{Freeze: f, Dir: filepath.Join(at, "run"), Approved: true, Now: now}}
+	return &world{TB: t, source: src, req: Request{Freeze: f, Dir: filepath.Join(at, "run"), Approved: true, MaxFiles: 1000, MaxBytes: 1 << 30, Now: now}}
 }
 
 // From copy to freeze to write-back, by the real parts.

@@ -34,12 +34,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/workspace"
 )
 
-// Bounds on one write-back where the request names none.
-const (
-	DefaultMaxFiles = 20_000
-	DefaultMaxBytes = 1 << 30
-)
-
 // Request says what to write back, where to, and what is permitted.
 type Request struct {
 	Freeze     workspace.Freeze
@@ -48,8 +42,8 @@ type Request struct {
 	Allow      []string          // paths from the root, below a project's laufwerk/, that may change; a directory means all in it
 	Approved   bool              // a person's answer is bound to the freeze's digest
 	NoExchange bool              // do without the atomic exchange: a path is missing for a moment while it is replaced
-	MaxFiles   int               // 0 is DefaultMaxFiles
-	MaxBytes   int64             // of new contents; 0 is DefaultMaxBytes
+	MaxFiles   int               // changed paths at most; the settings have the usual number
+	MaxBytes   int64             // of new contents at most
 	Vars       map[string]string // the environment: where git's configuration lies, which may name a hooks directory
 	Now        func() time.Time
 }
