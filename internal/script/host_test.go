@@ -66,11 +66,11 @@ func TestWhatTheHostCannotDoKeepsItsKind(t *testing.T) {
 			root := project(t, map[string]string{entry: imports + "export default await loadPreparedCodexImage('x');"})
 			r := testRunner(t)
 			r.Host = func(context.Context, string, string, json.RawMessage) (json.RawMessage, error) {
-				return nil, failure.New(c.kind, "it did not go well").WithHint("try again")
+				return nil, failure.New(c.kind, "it did not go well").WithHint("try again").WithPaths(map[bool]string{true: "an.option", false: "/a/file"}[c.kind == failure.ProjectInvalid])
 			}
 			_, _, err := r.Evaluate(t.Context(), root, entry, EvalOptions{})
 			f := failure.As(err)
-			if f == nil || f.Kind != c.want || err.Error() != entry+":2:22: it did not go well" || f.Hint != "try again" {
+			if f == nil || f.Kind != c.want || err.Error() != entry+":2:22: "+map[bool]string{true: "an.option: "}[c.kind == failure.ProjectInvalid]+"it did not go well" || f.Hint != "try again" {
 				t.Errorf("%v (%s, %+v)", err, failure.KindOf(err), f)
 			}
 		})
@@ -170,4 +170,18 @@ export const workflow = defineWorkflow({ name: "w", *run() { yield* Clock.now();
 	bundle.Answers = nil
 	c := started(t, r, bundle, `null`)
 	wants(t, said(t, c, nil), "error Unsupported unsupported: loadPreparedCodexImage was not called in this way when the run began: a workflow calls it while its module is loaded, always with the same arguments")
+}
+
+func TestAnInterruptedHostIsNotTheModulesFault(t *testing.T) {
+	root := project(t, map[string]string{entry: imports + "export default await loadPreparedCodexImage('m.json').catch(() => 1);"})
+	r := testRunner(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r.Host = func(context.Context, string, string, json.RawMessage) (json.RawMessage, error) {
+		cancel(failure.New(failure.Interrupted, "interrupted"))
+		<-ctx.Done()
+		return nil, failure.Wrap(context.Cause(ctx), failure.Cancelled, "prepare")
+	}
+	if _, _, err := r.Evaluate(ctx, root, entry, EvalOptions{}); !failure.Is(err, failure.Interrupted) || err.Error() != "evaluate "+entry+": prepare: interrupted" {
+		t.Errorf("%v (%s)", err, failure.KindOf(err))
+	}
 }

@@ -74,7 +74,7 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 	var bundle protocol.Bundle
 	died := func(err error) error {
 		if ctx.Err() != nil {
-			err = ctx.Err()
+			err = context.Cause(ctx)
 		}
 		return r.died(err, entry, limits, bundle.Code != "")
 	}
@@ -100,7 +100,11 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 			}
 		case m.Type == protocol.TypeHost && m.Host != nil:
 			t.watch.End()
-			bundle.Answers = append(bundle.Answers, r.host(ctx, root, *m.Host, len(bundle.Answers)))
+			answer, err := r.host(ctx, root, *m.Host, len(bundle.Answers))
+			if err != nil && ctx.Err() != nil {
+				return nil, bundle, failure.Wrap(err, failure.Cancelled, "evaluate %s", entry)
+			}
+			bundle.Answers = append(bundle.Answers, answer)
 			if err := t.send(&protocol.Message{Type: protocol.TypeHost, Host: &bundle.Answers[len(bundle.Answers)-1]}); err != nil {
 				return nil, bundle, died(err)
 			}
@@ -151,9 +155,8 @@ func (r *Runner) limits() (config, workflow Limits) {
 }
 
 // host answers one question of a module that has had so many answers before.
-func (r *Runner) host(ctx context.Context, root string, q protocol.HostCall, before int) protocol.HostCall {
-	answer := protocol.HostCall{Name: q.Name, Args: q.Args}
-	var err error
+func (r *Runner) host(ctx context.Context, root string, q protocol.HostCall, before int) (answer protocol.HostCall, err error) {
+	answer = protocol.HostCall{Name: q.Name, Args: q.Args}
 	switch {
 	case before >= maxHostCalls:
 		err = failure.New(failure.LimitExceeded, "a module asks the host at most %d times", maxHostCalls)
@@ -164,8 +167,11 @@ func (r *Runner) host(ctx context.Context, root string, q protocol.HostCall, bef
 	}
 	if err != nil {
 		answer.Value, answer.Error = nil, wireError(err)
+		if e := answer.Error; e.Code != string(failure.Usage) { // its path is no option's
+			e.Message, e.Option = strings.TrimPrefix(e.Message, e.Option+": "), ""
+		}
 	}
-	return answer
+	return answer, err
 }
 
 func (r *Runner) log(m *protocol.Message) {

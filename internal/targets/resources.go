@@ -12,13 +12,13 @@ import (
 // Resources are the limits of a container; what is zero or nil is left to the engine.
 type Resources struct {
 	CPUs        float64 `json:"cpus,omitempty"`        // cores, at most 3 decimals
-	MemoryBytes int64   `json:"memoryBytes,omitempty"` // at least minMemory
+	MemoryBytes int64   `json:"memoryBytes,omitempty"` // at least LeastMemory
 	SwapBytes   *int64  `json:"swapBytes,omitempty"`   // in addition to the memory; only with MemoryBytes
 	PIDs        int64   `json:"pids,omitempty"`
 }
 
-// minMemory is the least that a container engine accepts, in bytes.
-const minMemory = 6 << 20
+// LeastMemory is what a container engine accepts at least, in bytes.
+const LeastMemory = 6 << 20
 
 // NanoCPUs are the cores in billionths, as container engines count them.
 func (r Resources) NanoCPUs() int64 { return int64(math.Round(r.CPUs*1000)) * 1_000_000 }
@@ -36,7 +36,7 @@ func ParseResources(path string, raw json.RawMessage) (Resources, error) {
 		}
 	}
 	if memory := fields["memoryBytes"]; !options.Absent(memory) {
-		if r.MemoryBytes, err = options.Integer(path+".memoryBytes", memory, minMemory, "a whole number of bytes, at least 6291456 (6 MiB)"); err != nil {
+		if r.MemoryBytes, err = options.Integer(path+".memoryBytes", memory, LeastMemory, "a whole number of bytes, at least 6291456 (6 MiB)"); err != nil {
 			return r, err
 		}
 	}
