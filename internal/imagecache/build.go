@@ -239,7 +239,11 @@ func renamed(name string) (string, error) {
 	return path.Join(treeDir, rest), nil
 }
 
-// Prove runs the program's native executable in a started container of a new image.
+// ErrUnproved says that an image was tried, and cannot be used.
+var ErrUnproved = errors.New("the image cannot be used")
+
+// Prove runs the program's native executable in a started container of a new image. The failure is ErrUnproved where that ran
+// to its end, and was wrong.
 func (c Cache) Prove(ctx context.Context, e *dockerengine.Engine, container, platform string) error {
 	var out bytes.Buffer
 	program := path.Join(c.Prefix, c.Program.Binary(platform))
@@ -254,7 +258,9 @@ func (c Cache) Prove(ctx context.Context, e *dockerengine.Engine, container, pla
 			return nil
 		}
 	}
-	return failure.New(failure.NotReady, "`%s --version` in the prepared image ended with %d and printed %q instead of %q", program, code, said, c.Program.Says).WithHint("%s", c.Prepare)
+	wrong := failure.New(failure.NotReady, "`%s --version` in the prepared image ended with %d and printed %q instead of %q", program, code, said, c.Program.Says).WithHint("%s", c.Prepare)
+	wrong.Err = ErrUnproved
+	return wrong
 }
 
 type limitedWriter struct {
@@ -267,6 +273,22 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	l.left -= take
 	_, err := l.w.Write(p[:take])
 	return len(p), err
+}
+
+// Discard removes an image that was not proved, so that the next attempt builds a new one. One that somebody named or uses
+// stays, without our name.
+func (c Cache) Discard(ctx context.Context, e *dockerengine.Engine, i image.InspectResponse, fingerprint string) error {
+	ref := i.ID
+	if slices.Contains(i.RepoTags, c.Tag(fingerprint)) {
+		ref = c.Tag(fingerprint)
+	}
+	crash.Point("imagecache/before-discard")
+	_, err := e.RemoveImage(ctx, ref)
+	crash.Point("imagecache/after-discard")
+	if err == nil {
+		err = c.Done(fingerprint)
+	}
+	return failure.Wrap(err, failure.Failed, "remove the image that cannot be used")
 }
 
 // Name gives the image of a recipe, which was proved, its name.

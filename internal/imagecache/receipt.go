@@ -121,10 +121,11 @@ func (c Cache) Verify(ctx context.Context, e *dockerengine.Engine, r Receipt) er
 	case presence != providers.Present:
 		return failure.Wrap(err, failure.NotReady, "look for the prepared image")
 	}
-	return c.matches(i, r)
+	return c.Matches(i, r)
 }
 
-func (c Cache) matches(i image.InspectResponse, r Receipt) error {
+// Matches is Verify for an image that was looked at already.
+func (c Cache) Matches(i image.InspectResponse, r Receipt) error {
 	has := ""
 	if i.Config != nil {
 		has = i.Config.Labels[LabelRecipe]

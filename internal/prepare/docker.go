@@ -221,6 +221,9 @@ func (d *docker) make(ctx context.Context) (imagecache.Receipt, error) {
 	err = d.inContainer(ctx, imagecache.Prove, prepared, func(ctx context.Context, container string) error {
 		return d.Cache.Prove(ctx, d.e, container, d.recipe.Platform)
 	})
+	if errors.Is(err, imagecache.ErrUnproved) {
+		return imagecache.Receipt{}, errors.Join(err, d.Cache.Discard(ctx, d.e, prepared, fingerprint))
+	}
 	if err == nil {
 		err = d.Cache.Name(ctx, d.e, id, fingerprint)
 	}
