@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -177,7 +176,7 @@ func (x *exchange) whole() *outcome {
 }
 
 func (x *exchange) wholeOf(sent []byte) *outcome {
-	answer, err := x.send(x.proxy.ctx, bytes.NewReader(sent))
+	answer, err := x.send(x.proxy.ctx, sent)
 	if err != nil {
 		return &outcome{}
 	}

@@ -36,7 +36,8 @@ type Proxy struct {
 	another  string
 	calls    []Call
 	rules    []*Rule
-	server   *http.Server // nil while gone
+	server   *http.Server    // nil while gone
+	life     context.Context // of the server
 }
 
 // Call is one call of the engine's API, as it came from the client.
@@ -110,14 +111,14 @@ func (p *Proxy) Return() {
 	}
 	listener.SetUnlinkOnClose(false) // refused, not absent
 	p.share()
-	// A connection that was hijacked is not closed with the server.
+	// Connections that were hijacked are not closed with the server.
 	ctx, cancel := context.WithCancel(p.ctx)
 	server := &http.Server{
 		Handler:     http.HandlerFunc(p.serve),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    log.New(io.Discard, "", 0),
 	}
-	p.server = server
+	p.server, p.life = server, ctx
 	p.serving.Go(func() {
 		defer cancel()
 		_ = server.Serve(listener)
@@ -228,14 +229,14 @@ func (r *Rule) meet()   { r.once[0].Do(func() { close(r.met) }) }
 func (r *Rule) finish() { r.once[1].Do(func() { close(r.done) }) }
 func (r *Rule) open()   { r.once[2].Do(func() { close(r.released) }) }
 
-// take notes a call, and gives the rule that is for it, or nil. It is not ok at the proxy's end; else the call is served
-// until serving.Done.
-func (p *Proxy) take(r *http.Request) (rule *Rule, ok bool) {
+// take notes a call, and finds the rule that is for it, if any. It is nil at the proxy's end; else the call is served until
+// serving.Done.
+func (p *Proxy) take(w http.ResponseWriter, r *http.Request) *exchange {
 	op, name := operation(r)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		return nil, false
+		return nil
 	}
 	p.serving.Add(1)
 	call := Call{Operation: op, Name: name, Query: r.URL.RawQuery}
@@ -251,22 +252,21 @@ func (p *Proxy) take(r *http.Request) (rule *Rule, ok bool) {
 		}
 	}
 	p.calls = append(p.calls, call)
-	return found, true
+	return &exchange{proxy: p, w: w, r: r, rule: found, life: p.life}
 }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
-	rule, ok := p.take(r)
-	if !ok {
+	x := p.take(w, r)
+	if x == nil {
 		return
 	}
 	defer p.serving.Done()
-	x := &exchange{proxy: p, w: w, r: r, rule: rule}
-	if rule == nil {
+	if x.rule == nil {
 		x.pass()
 		return
 	}
-	defer rule.finish()
-	rule.fault.run(x)
+	defer x.rule.finish()
+	x.rule.fault.run(x)
 }
 
 // exchange is one call on its way.
@@ -274,19 +274,22 @@ type exchange struct {
 	proxy *Proxy
 	w     http.ResponseWriter
 	r     *http.Request
-	rule  *Rule
+	rule  *Rule           // nil where there is none
+	life  context.Context // of the server
 }
 
 // reply is the engine's answer to a call, with its connection.
 type reply struct {
 	*http.Response
-	conn *net.UnixConn
-	rest *bufio.Reader
-	sent <-chan error
+	conn  *net.UnixConn
+	rest  *bufio.Reader
+	sent  <-chan error
+	untie func() bool // the connection no longer ends with the context
 }
 
-// send passes the call to the engine and waits for the head of its answer. The connection ends with the context.
-func (x *exchange) send(ctx context.Context, body io.Reader) (*reply, error) {
+// send passes the call to the engine, with this body if it is not nil, and waits for the head of its answer. The connection
+// ends with the context.
+func (x *exchange) send(ctx context.Context, body []byte) (*reply, error) {
 	x.proxy.mu.Lock()
 	path := x.proxy.upstream
 	x.proxy.mu.Unlock()
@@ -294,24 +297,28 @@ func (x *exchange) send(ctx context.Context, body io.Reader) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	untie := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	out := x.r.Clone(ctx)
 	if body != nil {
-		out.Body = io.NopCloser(body)
+		out.Body, out.ContentLength, out.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	}
+	if out.ContentLength == 0 {
+		out.Body = http.NoBody // the engine refuses an empty body of unknown length
 	}
 	sent := make(chan error, 1)
 	x.proxy.serving.Go(func() { sent <- out.Write(conn) })
 	rest := bufio.NewReader(conn)
 	response, err := http.ReadResponse(rest, x.r) //nolint:bodyclose // reply.close does
 	if err != nil {
-		stop()
+		untie()
 		_ = conn.Close()
 		return nil, err
 	}
-	return &reply{Response: response, conn: conn, rest: rest, sent: sent}, nil
+	return &reply{Response: response, conn: conn, rest: rest, sent: sent, untie: untie}, nil
 }
 
 func (r *reply) close() {
+	r.untie()
 	_ = r.Body.Close()
 	_ = r.conn.Close()
 }
@@ -400,7 +407,7 @@ func (x *exchange) hijack() (net.Conn, *bufio.ReadWriter, func()) {
 	if err != nil {
 		return nil, nil, func() {}
 	}
-	stop := context.AfterFunc(x.r.Context(), func() { _ = conn.Close() })
+	stop := context.AfterFunc(x.life, func() { _ = conn.Close() })
 	return conn, buffered, func() {
 		stop()
 		_ = conn.Close()
@@ -419,11 +426,13 @@ func (x *exchange) tunnel(answer *reply) {
 		x.cut()
 		return
 	}
+	answer.untie() // the request's context ends with the client's input
 	conn, buffered, end := x.hijack()
 	if conn == nil {
 		return
 	}
 	defer end()
+	defer context.AfterFunc(x.life, func() { _ = answer.conn.Close() })()
 	var head bytes.Buffer
 	head.WriteString("HTTP/1.1 101 UPGRADED\r\n")
 	_ = answer.Header.Write(&head)
@@ -431,8 +440,6 @@ func (x *exchange) tunnel(answer *reply) {
 	if _, err := conn.Write(head.Bytes()); err != nil {
 		return
 	}
-	stop := context.AfterFunc(x.proxy.ctx, func() { _ = conn.Close(); _ = answer.conn.Close() })
-	defer stop()
 	x.proxy.serving.Go(func() {
 		if _, err := io.Copy(answer.conn, buffered); err != nil {
 			_ = answer.conn.Close() // the client is gone
