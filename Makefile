@@ -87,6 +87,7 @@ verify-reproducible:
 verify-sdk: ## the TypeScript half, and what init writes, against real tsc
 	sdk/verify.sh
 	sdk/node_modules/.bin/tsc -p templates
+	sdk/node_modules/.bin/tsc -p templates/tsconfig.docker.json
 
 .PHONY: verify-commands update-commands
 verify-commands: ## docs/commands and docs/man are what the command tree says

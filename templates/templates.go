@@ -2,22 +2,36 @@
 // of the user replace the strings that are named here.
 package templates
 
-import "embed"
+import (
+	"embed"
+	"fmt"
+)
 
 // Placeholders, as they stand in the files.
 const (
 	Project = `"PROJECT_ID"` // becomes a string
 	// Options of a target: an id where it is not the kind's own, a login where the example's agent takes one.
 	Options = `{ id: "TARGET_ID", credentials: "codex-subscription" }`
+	// ID and Credentials are these two where each has a line of its own.
+	ID          = "  id: \"TARGET_ID\",\n"
+	Credentials = "  credentials: \"codex-subscription\",\n"
 	// Execution is the module that a workflow's target comes from.
 	Execution = `"../../execution"`
 	// Codex is the example's agent, which a program can take the place of: see Command.
 	CodexImport = `import { createCodex } from "@laufwerk/sdk/harness/codex";`
-	Codex       = `// Codex, with the login of your ChatGPT subscription: "laufwerk prepare local" installs it, "laufwerk doctor" checks it.
-const agent = execution.agent({
+	Codex       = `const agent = execution.agent({
   harness: createCodex(),
 });`
 )
+
+// CodexComment is the line above Codex for the targets of a kind.
+func CodexComment(kind string) string {
+	does := "installs it"
+	if kind == "docker" {
+		does = "puts it into an image"
+	}
+	return fmt.Sprintf("// Codex, with the login of your ChatGPT subscription: \"laufwerk prepare %s\" %s, \"laufwerk doctor\" checks it.\n", kind, does)
+}
 
 // Command is an agent that is any program; Agent in it becomes an array of strings.
 const (
@@ -29,7 +43,8 @@ const agent = execution.agent({
 });`
 )
 
-// Files holds the content of a project's laufwerk directory: "project" for all, and what "execution/<kind>" adds.
+// Files holds the content of a project's laufwerk directory: "project" for all, and what "execution/<kind>" adds or has in its
+// place. The example of a kind that enforces read-only access has a reviewer more.
 //
 //go:embed project execution
 var Files embed.FS

@@ -65,10 +65,11 @@ func IsEntry(arg string) bool { return entries()[arg] != nil }
 // Commands are the commands of the tree.
 func Commands(d *cli.Deps) []*cobra.Command {
 	open := opens(d)
+	images := preparer{d, open}
 	return []*cobra.Command{
 		demo.New(d, open, loads(d), nil),
-		initproject.New(d, loadsWith(d), nil),
-		prepare.New(d, loadsProject(d)),
+		initproject.New(d, loadsWith(d), images.initialise(loadsToPrepare(d)), nil),
+		prepare.New(d, loadsToPrepare(d), images.docker),
 		doctor.New(d, examines(d), nil),
 		run.New(d, open, nil),
 		resume.New(d, open, nil),
@@ -79,7 +80,7 @@ func Commands(d *cli.Deps) []*cobra.Command {
 		cleanup.New(d, open, nil),
 		claims.New(d, open),
 		types.New(d, nil),
-		cliscript.New(d, scripts(d), nil),
+		cliscript.New(d, scripts(images), nil),
 		config.New(d, nil),
 		completion.New(d, nil),
 		version.New(d, nil),

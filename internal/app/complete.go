@@ -28,19 +28,32 @@ func loadsProject(d *cli.Deps) func(ctx context.Context, root string) (*project.
 		if err != nil {
 			return nil, err
 		}
-		return project.Load(ctx, runner(s), root)
+		return project.Load(ctx, runner(d, s), root)
 	}
 }
 
-// scripts makes what evaluates modules; log gets what they print.
-func scripts(d *cli.Deps) func(log func(level, text string)) (*script.Runner, error) {
-	return func(log func(level, text string)) (*script.Runner, error) {
+// loadsToPrepare loads the project at a root whose images are about to be prepared.
+func loadsToPrepare(d *cli.Deps) func(ctx context.Context, root string) (*project.Project, error) {
+	return func(ctx context.Context, root string) (*project.Project, error) {
 		s, err := d.Settings()
 		if err != nil {
 			return nil, err
 		}
-		r := runner(s)
-		r.Log = log
+		r := runner(d, s)
+		r.Host = preparing(d)
+		return project.Load(ctx, r, root)
+	}
+}
+
+// scripts makes what evaluates modules; log gets what they print.
+func scripts(p preparer) func(log func(level, text string)) (*script.Runner, error) {
+	return func(log func(level, text string)) (*script.Runner, error) {
+		s, err := p.d.Settings()
+		if err != nil {
+			return nil, err
+		}
+		r := runner(p.d, s)
+		r.Log, r.Host = log, scripting(p)
 		return r, nil
 	}
 }

@@ -14,10 +14,11 @@ import (
 )
 
 // runner evaluates TypeScript within the limits that the settings give.
-func runner(s *settings.Settings) *script.Runner {
+func runner(d *cli.Deps, s *settings.Settings) *script.Runner {
 	memory := s.Bytes(settings.ScriptMemory)
 	return &script.Runner{
 		Executable:     system.Executable(),
+		Host:           reading(d),
 		ConfigLimits:   script.Limits{MemoryBytes: memory / 2, StepMillis: millis(s.Time(settings.ScriptConfigTime))},
 		WorkflowLimits: script.Limits{MemoryBytes: memory, StepMillis: millis(s.Time(settings.ScriptStepTime))},
 	}
@@ -44,7 +45,7 @@ func loadsWith(d *cli.Deps) scaffold.Load {
 		if root, err = project.Find(root, root, ""); err != nil {
 			return nil, err
 		}
-		r := runner(s)
+		r := runner(d, s)
 		r.Overlay = overlay
 		p, err := project.Load(ctx, r, root)
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
 	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/runs"
@@ -36,17 +38,21 @@ func opens(d *cli.Deps) worker.Open {
 		st := store.Open(home, d.Env.Now, command)
 		p := newParts(d.Env, home.Dir())
 		trees := workspace.NewResources(home.Dir(), workspace.Bounds{}, d.Env.Now, nil)
+		preparations := imagecache.Containers{Connect: newEngines(d.Env, set).at, Now: d.Env.Now}
 		driver := claims.NewDriver(claims.Options{
 			Store: st, Now: d.Env.Now, Owner: st.ID,
 			Resources: func(kind claims.Kind, provider string) (providers.Resources, bool) {
-				if kind == claims.KindWorkspace && provider == workflow.WorkspaceProvider {
+				switch {
+				case kind == claims.KindWorkspace && provider == workflow.WorkspaceProvider:
 					return trees, true
+				case kind == claims.KindPreparation && provider == prepare.DockerProvider:
+					return preparations, true
 				}
 				return p.provider(provider)
 			},
 		})
 		return &runs.Service{
-			Home: home, Store: st, Driver: driver, Script: runner(set), Provider: p.provider, Harness: p.harness,
+			Home: home, Store: st, Driver: driver, Script: runner(d, set), Provider: p.provider, Harness: p.harness,
 			HostVars: d.Env.Vars, HomeDir: d.Env.Home(), Now: d.Env.Now, Build: build.Read().Version, Command: command,
 			MaxFiles: set.Count(settings.WriteBackMaxFiles), MaxBytes: set.Bytes(settings.WriteBackMaxBytes),
 		}, nil

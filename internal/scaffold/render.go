@@ -50,19 +50,22 @@ func (o Options) target() string {
 	return o.Execution
 }
 
-// options are the arguments of the target's constructor.
-func (o Options) options() string {
+// options are what stands in the target's constructor in place of the template's: all on one line, or the id and the login on
+// lines of their own.
+func (o Options) options() (all, id, login string) {
 	var fields []string
 	if o.target() != o.Execution {
 		fields = append(fields, "id: "+literal(o.target()))
+		id = "  " + fields[0] + ",\n"
 	}
 	if o.login || o.Example && o.AgentCommand == nil {
 		fields = append(fields, "credentials: "+literal("codex-subscription"))
+		login = templates.Credentials
 	}
-	if fields == nil {
-		return ""
+	if fields != nil {
+		all = "{ " + strings.Join(fields, ", ") + " }"
 	}
-	return "{ " + strings.Join(fields, ", ") + " }"
+	return all, id, login
 }
 
 // Executions are the provider kinds that there are templates for.
@@ -88,9 +91,10 @@ func render(o Options, module string) ([]File, error) {
 	swaps := []string{templates.Project, literal(o.ProjectID), templates.Execution, `"../../` + module + `"`}
 	if o.AgentCommand != nil {
 		command := strings.Replace(templates.Command, templates.Agent, literal(o.AgentCommand), 1)
-		swaps = append(swaps, templates.CodexImport, templates.CommandImport, templates.Codex, command)
+		swaps = append(swaps, templates.CodexImport, templates.CommandImport, templates.CodexComment(o.Execution)+templates.Codex, command)
 	}
-	swaps = append(swaps, templates.Options, o.options())
+	options, id, login := o.options()
+	swaps = append(swaps, templates.Options, options, templates.ID, id, templates.Credentials, login)
 	replacer := strings.NewReplacer(swaps...)
 	var out []File
 	for _, from := range []string{"project", "execution/" + o.Execution} {
@@ -103,7 +107,12 @@ func render(o Options, module string) ([]File, error) {
 				rel = module + ".ts"
 			}
 			content, err := fs.ReadFile(templates.Files, p)
-			out = append(out, File{path.Join(Directory, rel), []byte(replacer.Replace(string(content)))})
+			f := File{path.Join(Directory, rel), []byte(replacer.Replace(string(content)))}
+			if i := slices.IndexFunc(out, func(o File) bool { return o.Path == f.Path }); i >= 0 {
+				out[i] = f
+			} else {
+				out = append(out, f)
+			}
 			return err
 		})
 		if err != nil {

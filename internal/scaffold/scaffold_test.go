@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,6 +66,73 @@ func TestRenderedValuesCannotEscapeTheirStrings(t *testing.T) {
 	}
 	if _, err := Render(Options{Execution: "nosuch"}); !failure.Is(err, failure.Usage) {
 		t.Errorf("an unknown execution: %v", err)
+	}
+}
+
+// What the template of a target says stands there as it is asked for, and nothing of the placeholders is left.
+func TestRenderedTargets(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"local":           {Options{Execution: "local"}, "createLocalExecution();\n"},
+		"local, named":    {Options{Execution: "local", Target: "x", Example: true}, `createLocalExecution({ id: "x", credentials: "codex-subscription" });` + "\n"},
+		"docker":          {Options{Execution: "docker"}, "createDockerExecution({\n  resources: {\n    cpus: 2,\n    memoryBytes: 4 * 1024 ** 3,\n    swapBytes: 0,\n    pids: 512,\n  },\n});\n"},
+		"docker, named":   {Options{Execution: "docker", Target: `x`}, "createDockerExecution({\n  id: \"x\",\n  resources: {\n"},
+		"docker, example": {Options{Execution: "docker", Example: true}, "createDockerExecution({\n  credentials: \"codex-subscription\",\n  resources: {\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files, err := render(c.o, "execution.m")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range files {
+				if f.Path == "laufwerk/execution.m.ts" && !strings.Contains(string(f.Content), c.want) {
+					t.Errorf("no %s in\n%s", c.want, f.Content)
+				}
+				if strings.Contains(string(f.Content), "TARGET_ID") {
+					t.Errorf("a placeholder was left in %s", f.Path)
+				}
+			}
+		})
+	}
+}
+
+// The example of a target that enforces read-only access is the same with a reviewer more.
+func TestTheReviewedExampleIsTheExample(t *testing.T) {
+	lines := map[string][]string{}
+	for _, kind := range []string{"local", "docker"} {
+		files, err := Render(Options{ProjectID: "p", Execution: kind, Example: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if f.Path == examplePath {
+				lines[kind] = strings.Split(string(f.Content), "\n")
+			}
+		}
+	}
+	var gone []string
+	at := 0
+	for _, line := range lines["local"] {
+		if i := slices.Index(lines["docker"][at:], line); i >= 0 {
+			at += i + 1
+		} else {
+			gone = append(gone, strings.TrimSpace(line))
+		}
+	}
+	want := []string{
+		`// Codex, with the login of your ChatGPT subscription: "laufwerk prepare local" installs it, "laufwerk doctor" checks it.`,
+		`const { changes } = yield* Workspace.diff({ workspace });`,
+		"description: `The check succeeds (repairs needed: ${repairs}): ${check}`,",
+	}
+	if !slices.Equal(gone, want) {
+		t.Errorf("of the example, the one with a reviewer lacks\n%s", strings.Join(gone, "\n"))
+	}
+	docker := strings.Join(lines["docker"], "\n")
+	closed, opened, asked := strings.Index(docker, "writer.close()"), strings.Index(docker, `access: "read-only"`), strings.Index(docker, "Human.confirm")
+	if closed < 0 || opened < closed || asked < opened {
+		t.Errorf("the writer is closed at %d, the reviewer opened at %d, the person asked at %d", closed, opened, asked)
 	}
 }
 

@@ -18,6 +18,10 @@ func TestANewProjectTypeChecks(t *testing.T) {
 		"codex":   {Execution: "local", Example: true},
 		"command": {Execution: "local", Example: true, AgentCommand: []string{"agent", "--fast"}},
 		"plain":   {Execution: "local", Target: "own"},
+
+		"docker":         {Execution: "docker", Example: true},
+		"docker command": {Execution: "docker", Example: true, AgentCommand: []string{"agent", "--fast"}},
+		"docker plain":   {Execution: "docker", Target: "own"},
 	} {
 		o.ProjectID = "fresh"
 		t.Run(name, func(t *testing.T) { typeChecks(t, tsc, o) })
@@ -47,7 +51,7 @@ func typeChecks(t *testing.T, tsc string, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := render(Options{ProjectID: "fresh", Execution: "local", Target: "two"}, "execution.two")
+	second, err := render(Options{ProjectID: "fresh", Execution: "docker", Target: "two"}, "execution.two")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/suggest"
 )
@@ -21,6 +22,8 @@ type Options struct {
 	UI   *render.UI
 	Root func() string
 	Load scaffold.Load
+	// Prepare makes ready what a new target of a kind needs, where that takes long; nil for what needs nothing.
+	Prepare Prepare
 
 	Execution    string
 	Target       string
@@ -28,12 +31,24 @@ type Options struct {
 	Example      string
 	AgentCommand string
 	ID           string
+	NoPrepare    bool
 	agentGiven   bool
+	deps         *cli.Deps
 }
 
+// Prepared is an image that was made for a target, or was there.
+type Prepared struct {
+	Image    string `json:"image"` // its id
+	Manifest string `json:"manifestPath"`
+	Reused   bool   `json:"reused"`
+}
+
+// Prepare prepares a target of the project at root.
+type Prepare func(ctx context.Context, root, kind, target string) (*Prepared, error)
+
 // New makes the command. load loads a project. runF replaces what it does in tests.
-func New(d *cli.Deps, load scaffold.Load, runF func(context.Context, *Options) error) *cobra.Command {
-	opts := &Options{UI: d.UI, Load: load}
+func New(d *cli.Deps, load scaffold.Load, prepare Prepare, runF func(context.Context, *Options) error) *cobra.Command {
+	opts := &Options{UI: d.UI, Load: load, Prepare: prepare, deps: d}
 	opts.Root = func() string { dir, _ := d.ProjectDir(); return dir }
 	cmd := &cobra.Command{
 		Use:   "init",
@@ -44,12 +59,16 @@ editors and tsc and, with --example, a workflow. Everything is loaded once befor
 In a project, the target is added: its own file laufwerk/execution.TARGET.ts, and in the config one import and one element.
 What is there already stays as it is; where everything is, nothing is written. --force replaces files that are in the way.
 
+The image of a Docker target is prepared at once, which takes a few minutes the first time; --no-prepare leaves that to
+laufwerk prepare docker. Where preparing fails, the files stay.
+
 The example lets an agent work on a copy of the project, runs a check, has it repaired, shows the difference, asks, and
 writes back. Its agent is Codex with the login of your ChatGPT subscription or, with --agent-command, any program: the
-prompt comes on its standard input, the copy is its working directory, what it prints is the reply.`,
+prompt comes on its standard input, the copy is its working directory, what it prints is the reply. In containers a second
+agent, which can only read, reviews the difference before you are asked.`,
 		Example: "$ laufwerk init --execution local --example issue-to-fix\n\n# With an agent that is a program of yours\n" +
 			"$ laufwerk init --execution local --example issue-to-fix --agent-command 'my-agent --fast'\n\n# One more target\n" +
-			"$ laufwerk init --execution local --target second",
+			"$ laufwerk init --execution local --target second\n\n# In containers\n$ laufwerk init --execution docker --example issue-to-fix",
 		GroupID: cli.SectionStart,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.agentGiven = cmd.Flags().Changed("agent-command")
@@ -68,6 +87,7 @@ prompt comes on its standard input, the copy is its working directory, what it p
 	f.StringVar(&opts.Example, "example", "", "also write the workflow `NAME`: "+scaffold.Example)
 	f.StringVar(&opts.AgentCommand, "agent-command", "", "the `COMMAND` that is the example's agent, with its arguments (default: Codex)")
 	f.StringVar(&opts.ID, "id", "", "the project's `ID` (default: made of the directory's name)")
+	f.BoolVar(&opts.NoPrepare, "no-prepare", false, "do not prepare the image of a Docker target")
 	f.BoolVar(&opts.Force, "force", false, "replace files that are in the way")
 	return cmd
 }
@@ -77,7 +97,7 @@ var projectID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`)
 func check(cmd *cobra.Command, opts *Options) error {
 	kinds := scaffold.Executions()
 	if opts.Execution == "" {
-		return cli.Usage(cmd, "%s needs --execution: where agents run", cmd.CommandPath()).WithHint("%s --execution %s", cmd.CommandPath(), kinds[0])
+		return cli.Usage(cmd, "%s needs --execution: where agents run", cmd.CommandPath()).WithHint("%[1]s --execution %[2]s", cmd.CommandPath(), strings.Join(kinds, "\n"+cmd.CommandPath()+" --execution "))
 	}
 	if !slices.Contains(kinds, opts.Execution) {
 		return cli.Usage(cmd, "unknown execution %q: this version has %s", opts.Execution, strings.Join(kinds, ", ")).
@@ -116,6 +136,8 @@ type document struct {
 	New       bool     `json:"new"`   // the project was not there
 	Files     []string `json:"files"` // that were written
 	Advice    []string `json:"advice"`
+
+	Prepared *Prepared `json:"prepared,omitempty"` // the image of the target, where it was prepared
 }
 
 func run(ctx context.Context, opts *Options) error {
@@ -139,12 +161,51 @@ func run(ctx context.Context, opts *Options) error {
 	for _, f := range doc.Files {
 		opts.UI.Printf("%s\n", render.Name(filepath.FromSlash(f)))
 	}
+	if doc.Prepared, err = prepare(ctx, opts, doc); err != nil {
+		return cli.Fail(err, doc)
+	}
 	if err := opts.UI.Document(doc); err != nil {
 		return err
 	}
 	talk(opts, doc)
 	return nil
 }
+
+// prepare prepares the target. The files are written: what fails is not ready, and the command that takes it up is said.
+func prepare(ctx context.Context, opts *Options, doc document) (*Prepared, error) {
+	if opts.NoPrepare || opts.Prepare == nil {
+		return nil, nil
+	}
+	ctx, stop := opts.deps.Interruptible(ctx)
+	defer stop()
+	made, err := opts.Prepare(ctx, doc.Root, doc.Execution, doc.Target)
+	if err == nil {
+		return made, nil
+	}
+	out := failure.New(failure.NotReady, "the project is there, but preparing the target %q failed", doc.Target)
+	out.Err = err
+	again := prepareCommand(doc)
+	if in := failure.As(err); in != nil {
+		out.Paths, out.Fields, out.Conditions = in.Paths, in.Fields, in.Conditions
+		if in.Kind.Exit() >= failure.ExitHungUp { // a signal, and not its fault
+			out.Kind = in.Kind
+		}
+		if in.Hint != "" && in.Hint != again {
+			again = in.Hint + "\n" + again
+		}
+	}
+	return nil, out.WithHint("%s", again)
+}
+
+func prepareCommand(doc document) string {
+	if doc.Target == doc.Execution || doc.Execution == local {
+		return "laufwerk prepare " + doc.Execution
+	}
+	return "laufwerk prepare " + doc.Execution + " --target " + doc.Target
+}
+
+// local is the kind of targets that are this machine.
+const local = "local"
 
 func talk(opts *Options, doc document) {
 	ui := opts.UI
@@ -155,8 +216,10 @@ func talk(opts *Options, doc document) {
 	case len(doc.Files) == 0:
 		ui.Talkf("%s is the project %s, and has all of this already: nothing was written.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
 		return
-	case doc.New:
+	case doc.New && doc.Execution == local:
 		ui.Talkf("\n%s is now the project %s. Agents run on this machine, with your permissions: copies of the files, no sandbox.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
+	case doc.New:
+		ui.Talkf("\n%s is now the project %s. Agents run in containers of this machine, on copies of the files.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
 	default:
 		ui.Talkf("\nThe project %s has the target %s.\n", ui.Err.Bold(doc.ProjectID), ui.Err.Bold(doc.Target))
 	}
@@ -169,9 +232,12 @@ func talk(opts *Options, doc document) {
 		}
 		return
 	}
-	if !opts.agentGiven {
-		ui.Talkf("next: %s\n      ", ui.Err.Command("laufwerk prepare "+doc.Execution+" && laufwerk doctor"))
-	} else {
+	switch {
+	case doc.Prepared == nil && (!opts.agentGiven || doc.Execution != local):
+		ui.Talkf("next: %s\n      ", ui.Err.Command(prepareCommand(doc)+" && laufwerk doctor"))
+	case doc.Execution != local:
+		ui.Talkf("next: %s\n      ", ui.Err.Command("laufwerk doctor"))
+	default:
 		ui.Talkf("next: ")
 	}
 	ui.Talkf("%s\n", ui.Err.Command(`laufwerk run `+doc.Example+` --input '{"issue": "what is wrong", "check": "the command that must succeed"}'`))

@@ -1,4 +1,4 @@
-// Package prepare holds the commands `laufwerk prepare local`.
+// Package prepare holds the commands `laufwerk prepare local` and `laufwerk prepare docker`.
 package prepare
 
 import (
@@ -21,9 +21,12 @@ import (
 // Project loads the project at a root.
 type Project func(ctx context.Context, root string) (*project.Project, error)
 
+// localKind is the kind of the targets that share what `prepare local` installs.
+const localKind = "local"
+
 // New makes the group.
-func New(d *cli.Deps, load Project) *cobra.Command {
-	g := cli.Group("prepare", "Make ready what execution targets need", newLocal(d, load, nil))
+func New(d *cli.Deps, load Project, docker Docker) *cobra.Command {
+	g := cli.Group("prepare", "Make ready what execution targets need", newLocal(d, load, nil), newDocker(d, load, docker, nil))
 	g.GroupID = cli.SectionStart
 	return g
 }
@@ -118,19 +121,25 @@ func isLocal(ctx context.Context, o *LocalOptions, home string) error {
 	if err != nil {
 		return err
 	}
-	var ids []string
 	for _, t := range p.Targets {
-		if t.Kind != "local" {
-			continue
-		}
-		if t.ID == o.Target {
+		if t.Kind == localKind && t.ID == o.Target {
 			return nil
 		}
-		ids = append(ids, t.ID)
 	}
-	e := failure.New(failure.NotFound, "the project has no local target %q", o.Target).WithHint("laufwerk prepare local")
-	if near := suggest.Closest(o.Target, ids); near != "" {
-		e.WithHint("laufwerk prepare local --target %s", near)
+	return noTarget(p, localKind, o.Target)
+}
+
+// noTarget is the failure of a target that a project does not have in a kind.
+func noTarget(p *project.Project, kind, wanted string) error {
+	var ids []string
+	for _, t := range p.Targets {
+		if t.Kind == kind {
+			ids = append(ids, t.ID)
+		}
+	}
+	e := failure.New(failure.NotFound, "the project has no %s target %q", kind, wanted).WithHint("laufwerk prepare %s", kind)
+	if near := suggest.Closest(wanted, ids); near != "" {
+		e.WithHint("laufwerk prepare %s --target %s", kind, near)
 	}
 	return e
 }

@@ -39,9 +39,13 @@ func New(d *cli.Deps, runner Runner, runF func(context.Context, *Options) error)
 		Short: "Evaluate a TypeScript module of the project and print its value as JSON",
 		Long: `Evaluate a module of the project, in the same isolate and with the same @laufwerk modules as a config, and print the JSON
 form of its default export; with --call, call an exported function instead. Promises are awaited, and there is no limit of
-time. What the module prints with console goes to standard error.`,
+time. What the module prints with console goes to standard error.
+
+This is the place for prepareDockerCodex and prepareCodexImage of @laufwerk/execution/docker: configs and workflows, which may
+be loaded at any time, can only load what is prepared. Node and Bun cannot run such a file: they do not know @laufwerk/*.`,
 		Example: "$ laufwerk script laufwerk/laufwerk.config.ts\n\n# Call an exported function\n" +
-			"$ laufwerk script tools/names.ts --call names --args '[\"a\", 2]'",
+			"$ laufwerk script tools/names.ts --call names --args '[\"a\", 2]'\n\n" +
+			"# Prepare an image as a function of yours says\n$ laufwerk script laufwerk/images.ts --call prepare --args '[\"node:22\", \"laufwerk/image.json\"]'",
 		GroupID: cli.SectionOperate,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.File = args[0]
@@ -81,6 +85,8 @@ func run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := o.Deps.Interruptible(ctx)
+	defer stop()
 	value, _, err := runner.Evaluate(ctx, root, entry, opts)
 	if err != nil {
 		return err

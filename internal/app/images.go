@@ -1,0 +1,193 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/initproject"
+	cliprepare "github.com/laufwerk/laufwerk/internal/cli/prepare"
+	"github.com/laufwerk/laufwerk/internal/cli/settings"
+	"github.com/laufwerk/laufwerk/internal/cli/worker"
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/prepare"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/docker"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+)
+
+// engines keeps one connection to each engine that a process meets.
+type engines struct {
+	find func() (dockerengine.Endpoint, error)
+	mu   sync.Mutex
+	open map[string]*dockerengine.Engine
+}
+
+// at is the engine at an endpoint, "" is the one that the settings lead to.
+func (e *engines) at(ctx context.Context, host string) (*dockerengine.Engine, error) {
+	if e == nil {
+		return nil, failure.New(failure.SettingsInvalid, "no engine is looked for before the settings are right").WithHint("laufwerk config")
+	}
+	at := dockerengine.Endpoint{Host: host, Origin: "the claim"}
+	if host == "" {
+		var err error
+		if at, err = e.find(); err != nil {
+			return nil, err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if there, ok := e.open[at.Host]; ok {
+		return there, nil
+	}
+	made, err := dockerengine.Connect(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if e.open == nil {
+		e.open = map[string]*dockerengine.Engine{}
+	}
+	e.open[at.Host] = made
+	return made, nil
+}
+
+// newEngines finds engines by the environment.
+func newEngines(env *system.Env, _ *settings.Settings) *engines {
+	return &engines{find: dockerengine.Finder{Vars: env.Vars, Home: env.Home(), UID: system.UID()}.Find}
+}
+
+// binary is our own program for a platform of containers.
+func binary(platform string) (string, error) {
+	if runtime.GOOS != "linux" || platform != "linux/"+runtime.GOARCH {
+		return "", failure.New(failure.Unsupported, "this build of laufwerk is for %s/%s, and carries no program for %s containers", runtime.GOOS, runtime.GOARCH, platform)
+	}
+	return system.Program(), nil
+}
+
+// preparer prepares images of Docker targets.
+type preparer struct {
+	d    *cli.Deps
+	open worker.Open
+}
+
+// wanted is one image.
+type wanted struct {
+	base     string // "" is what the standard image has, or has by default
+	cache    string // the cache's directory
+	manifest string // where the receipt is written; "" makes the standard image
+}
+
+func (p preparer) prepare(ctx context.Context, w wanted, r cliprepare.DockerRequest) (prepare.DockerResult, error) {
+	set, err := p.d.Settings()
+	if err != nil {
+		return prepare.DockerResult{}, err
+	}
+	s, err := p.open(ctx, true)
+	if err != nil {
+		return prepare.DockerResult{}, err
+	}
+	install, err := r.Settings.Read(p.d.Env.Vars)
+	if err != nil {
+		return prepare.DockerResult{}, err
+	}
+	at := newEngines(p.d.Env, set)
+	return prepare.Docker(ctx, prepare.DockerOptions{
+		Cache: imagecache.Docker(w.cache), Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return at.at(ctx, "") }, Claims: s.Driver,
+		Binary: binary, Now: p.d.Env.Now, Command: "laufwerk " + redact.Line(strings.Join(p.d.Env.Args, " ")), Wait: prepare.DefaultWait, Say: r.Say,
+		Image: w.base, Manifest: w.manifest, Settings: install, Network: r.Network, Resources: r.Resources,
+	})
+}
+
+// directory is the cache directory that an option names.
+func (p preparer) directory(option, root string) (string, error) {
+	set, err := p.d.Settings()
+	if err != nil {
+		return "", err
+	}
+	home, err := set.Home()
+	return imagecache.Directory(option, root, p.d.Env.Home(), home), err
+}
+
+// docker is cliprepare.Docker.
+func (p preparer) docker(ctx context.Context, r cliprepare.DockerRequest) ([]cliprepare.DockerImage, error) {
+	targets := r.Targets
+	if targets == nil { // the standard image
+		targets = []providers.Definition{{Options: json.RawMessage("{}")}}
+	}
+	var out []cliprepare.DockerImage
+	for _, t := range targets {
+		one, err := p.target(ctx, t, r)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepare.DockerRequest) (cliprepare.DockerImage, error) {
+	out := cliprepare.DockerImage{Target: t.ID}
+	need, err := docker.PreparationOf(t)
+	if err != nil || need.Own {
+		return out, err
+	}
+	if r.Cache != "" {
+		need.Directory = r.Cache
+	}
+	w := wanted{base: r.Image, manifest: need.Manifest}
+	if w.cache, err = p.directory(need.Directory, r.Root); err != nil {
+		return out, err
+	}
+	if w.manifest != "" && w.base == "" {
+		var was imagecache.Receipt
+		if err := files.ReadJSON(w.manifest, &was); err != nil || was.Base.Name == "" {
+			return out, unknownManifest(w.manifest, err)
+		}
+		w.base = was.Base.Name
+	}
+	made, err := p.prepare(ctx, w, r)
+	if err != nil {
+		return out, err
+	}
+	out.Image, out.Manifest, out.Reused = made.Image, made.Manifest, made.Reused
+	return out, nil
+}
+
+// initialise is initproject.Prepare: as `prepare docker --target`, without options.
+func (p preparer) initialise(load cliprepare.Project) initproject.Prepare {
+	return func(ctx context.Context, root, kind, target string) (*initproject.Prepared, error) {
+		if kind != docker.Kind {
+			return nil, nil
+		}
+		project, err := load(ctx, root)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range project.Targets {
+			if t.ID != target {
+				continue
+			}
+			made, err := p.target(ctx, t, cliprepare.DockerRequest{Root: root, Say: p.d.UI.Talkf})
+			if err != nil || made.Image == "" {
+				return nil, err
+			}
+			return &initproject.Prepared{Image: made.Image, Manifest: made.Manifest, Reused: made.Reused}, nil
+		}
+		return nil, failure.New(failure.Internal, "the project has no target %q after it was written", target)
+	}
+}
+
+// unknownManifest is the failure of a manifest that does not say from what its image can be made again.
+func unknownManifest(path string, err error) error {
+	e := failure.New(failure.NotReady, "nothing says what the prepared image of the manifest %s was made from", path).WithPaths(path).
+		WithHint("%s", makeManifest)
+	e.Err = err
+	return e
+}

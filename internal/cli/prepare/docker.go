@@ -1,0 +1,211 @@
+package prepare
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/settings"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/options"
+	"github.com/laufwerk/laufwerk/internal/prepare"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/targets"
+)
+
+// dockerKind is the kind of the targets that are prepared.
+const dockerKind = "docker"
+
+// DockerRequest is what is to be prepared, and with what.
+type DockerRequest struct {
+	Root    string                 // of the project; "" outside of one
+	Targets []providers.Definition // whose images are wanted; none is the standard image alone
+	Image   string                 // the base image; "" is the standard one
+	Cache   string                 // the cache's directory, absolute; "" is that of each target
+	// For the installation alone; none of it stays in an image.
+	Settings  prepare.DockerSettings
+	Network   string // of the engine; "" is its default
+	Resources targets.Resources
+
+	Say func(format string, args ...any) // tells what takes its time
+}
+
+// DockerImage is a prepared image. Image is "" for a target with an image of its own, which nobody prepares.
+type DockerImage struct {
+	Target   string `json:"target"` // "" outside of a project
+	Image    string `json:"image"`  // its id
+	Manifest string `json:"manifestPath"`
+	Reused   bool   `json:"reused"` // nothing was done
+}
+
+// Docker prepares images of Docker targets. Failures: NotReady (the engine, the base image, the network), LockHeld with the
+// holder, OutcomeUnknown and Retained where something may have been left on the engine.
+type Docker func(ctx context.Context, r DockerRequest) ([]DockerImage, error)
+
+// DockerOptions of `prepare docker`.
+type DockerOptions struct {
+	Deps    *cli.Deps
+	Project Project
+	Prepare Docker
+
+	Target  string
+	CPUs    string
+	Memory  string
+	Request DockerRequest
+}
+
+func newDocker(d *cli.Deps, load Project, docker Docker, runF func(context.Context, *DockerOptions) error) *cobra.Command {
+	o := &DockerOptions{Deps: d, Project: load, Prepare: docker}
+	cmd := &cobra.Command{
+		Use:   "docker",
+		Short: "Make the images that sessions in containers start from",
+		Long: `Make the images of the project's Docker targets: a base image with the Codex that this version of laufwerk is made for,
+installed from a lockfile with checksums, tried inside, and recorded in a receipt. A receipt that still holds is reused, so
+that the command can stand in front of every run; after an upgrade of laufwerk it makes the images anew. Outside of a project
+the standard image is made. No workspace and no login is ever near an image that is being made.
+
+The base image needs Node.js 22 or newer with npm or pnpm, git, bash and setsid. What is given with --ca, --npmrc, --registry
+and --proxy is for the installation alone and stays in no image.`,
+		Example: "$ laufwerk prepare docker\n\n# One target, from a base image of your own\n$ laufwerk prepare docker --target docker --image registry.example/team/node:22\n\n" +
+			"# Behind a proxy that looks into TLS\n$ laufwerk prepare docker --proxy http://proxy.example:3128 --ca /etc/ssl/certs/ca-certificates.crt",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(cmd); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return runDocker(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Target, "target", "", "prepare for the target `ID` alone")
+	f.StringVar(&o.Request.Image, "image", "", "begin with the image `REF` instead of the public one of Node.js 22")
+	f.StringVar(&o.Request.Cache, "cache-directory", "", "keep receipts in `DIR` (default: what the target says, else images/ in $LAUFWERK_HOME)")
+	f.StringVar(&o.Request.Settings.CA, "ca", "", "also trust the certificates in `FILE`, in PEM (default: the file that NODE_EXTRA_CA_CERTS or npm_config_cafile names)")
+	f.StringVar(&o.Request.Settings.NPMRC, "npmrc", "", "install with the npm configuration in `FILE`")
+	f.StringVar(&o.Request.Settings.Registry, "registry", "", "install from the npm registry at `URL` (default: what npm_config_registry says, or the public one)")
+	f.StringVar(&o.Request.Settings.Proxy, "proxy", "", "install through the HTTP proxy at `URL` (default: that of this environment)")
+	f.StringVar(&o.Request.Network, "network", "", "install on the engine's network `NAME` (default: the engine's own default)")
+	f.StringVar(&o.CPUs, "cpus", "", "give the installation `N` cores, such as 1.5 (default: all)")
+	f.StringVar(&o.Memory, "memory", "", "give the installation memory of `SIZE`, such as 2GiB (default: all)")
+	return cmd
+}
+
+func (o *DockerOptions) check(cmd *cobra.Command) error {
+	for _, name := range []string{"target", "image", "cache-directory", "ca", "npmrc", "registry", "proxy", "network", "cpus", "memory"} {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return cli.Usage(cmd, "--%s is empty", name)
+		}
+	}
+	r := &o.Request
+	if r.Image != "" {
+		quoted, err := json.Marshal(r.Image)
+		if err == nil {
+			_, err = targets.Image("--image", quoted)
+		}
+		if err != nil {
+			return cli.Usage(cmd, "--image: %v", err)
+		}
+	}
+	for flag, u := range map[string]string{"--registry": r.Settings.Registry, "--proxy": r.Settings.Proxy} {
+		if at, err := url.Parse(u); u != "" && (err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https") {
+			return cli.Usage(cmd, "%s: expected the address of a server, http://… or https://…", flag)
+		}
+	}
+	var err error
+	if o.CPUs != "" {
+		raw := json.RawMessage(o.CPUs)
+		if !json.Valid(raw) || options.Kind(raw) != "a number" {
+			return cli.Usage(cmd, "--cpus: expected cores > 0 with at most 3 decimals, got %q", o.CPUs)
+		}
+		if r.Resources.CPUs, err = targets.CPUs("--cpus", raw); err != nil {
+			return cli.Usage(cmd, "--cpus: %v", err)
+		}
+	}
+	if o.Memory != "" {
+		n, ok := settings.Size(o.Memory)
+		if !ok || n < targets.LeastMemory {
+			return cli.Usage(cmd, "--memory: expected a size of at least 6MiB, such as 2GiB, got %q", o.Memory)
+		}
+		r.Resources.MemoryBytes = n
+	}
+	for _, path := range []*string{&r.Cache, &r.Settings.CA, &r.Settings.NPMRC} {
+		if *path != "" {
+			*path = o.Deps.Path(*path)
+		}
+	}
+	return nil
+}
+
+func runDocker(ctx context.Context, o *DockerOptions) error {
+	d := o.Deps
+	ctx, stop := d.Interruptible(ctx)
+	defer stop()
+	if err := o.find(ctx); err != nil {
+		return err
+	}
+	ui := d.UI
+	o.Request.Say = ui.Talkf
+	made, err := o.Prepare(ctx, o.Request)
+	if err != nil {
+		return err
+	}
+	out := []DockerImage{}
+	for _, m := range made {
+		name := ""
+		if m.Target != "" {
+			name = "target " + m.Target + ": "
+		}
+		switch {
+		case m.Image == "":
+			ui.Talkf("%sit has an image of its own: there is nothing to prepare\n", name)
+			continue
+		case m.Reused:
+			ui.Talkf("%sthe image is prepared already\n", name)
+		default:
+			ui.Talkf("%sthe image is prepared\n", name)
+		}
+		ui.Printf("%s\n", m.Image)
+		out = append(out, m)
+	}
+	return ui.Document(map[string]any{"targets": out})
+}
+
+// find sets the project and those of its targets that are wanted. Without --target there need be none.
+func (o *DockerOptions) find(ctx context.Context) error {
+	d := o.Deps
+	set, err := d.Settings()
+	if err != nil {
+		return err
+	}
+	home, err := set.Home()
+	if err != nil {
+		return err
+	}
+	root, err := project.Find(d.Env.Dir, d.Flags.Project, home)
+	if failure.Is(err, failure.ProjectNotFound) && o.Target == "" && d.Flags.Project == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p, err := o.Project(ctx, root)
+	if err != nil {
+		return err
+	}
+	o.Request.Root = root
+	for _, t := range p.Targets {
+		if t.Kind == dockerKind && (o.Target == "" || o.Target == t.ID) {
+			o.Request.Targets = append(o.Request.Targets, t)
+		}
+	}
+	if o.Target != "" && o.Request.Targets == nil {
+		return noTarget(p, dockerKind, o.Target)
+	}
+	return nil
+}
