@@ -102,6 +102,9 @@ func Load(ctx context.Context, runner *script.Runner, root string) (*Project, er
 	if err != nil {
 		return nil, hinted(configError(err), root, Config)
 	}
+	for i := range c.targets {
+		c.targets[i].Root = root
+	}
 	sum := sha256.Sum256([]byte(c.projectID + "\x00" + root))
 	return &Project{
 		Root: root, ID: c.projectID, Scope: hex.EncodeToString(sum[:8]), Targets: c.targets, Concurrency: c.concurrency,

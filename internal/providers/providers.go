@@ -35,6 +35,7 @@ type Definition struct {
 	ID          string          `json:"id"`
 	Options     json.RawMessage `json:"options"`
 	Fingerprint string          `json:"fingerprint"`
+	Root        string          `json:"-"` // of the project, for options that are paths relative to it; "" where there is none
 }
 
 // Done is an outcome: what is known of an external effect.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	api "github.com/docker/docker/api/types/image"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
@@ -48,12 +47,15 @@ func newWorld(t *testing.T, endpoint string) *world {
 	if err := os.Mkdir(w.workspace, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	e, err := dockerengine.Connect(w.ctx(), dockerengine.Endpoint{Host: endpoint, Origin: "the test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
 	w.Provider = New(Config{
 		Executable: testkit.Binary(t), Vars: map[string]string{"PATH": os.Getenv("PATH"), "TOLD": "from the host"}, Now: time.Now,
-		UID: os.Getuid(), GID: os.Getgid(), Images: unprepared{},
-		Find: func() (dockerengine.Endpoint, error) {
-			return dockerengine.Endpoint{Host: endpoint, Origin: "the test"}, nil
-		},
+		UID: os.Getuid(), GID: os.Getgid(), State: t.TempDir(),
+		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil },
 	})
 	if os.Getuid() == 0 {
 		if err := os.Chown(w.workspace, nobody, nobody); err != nil {
@@ -380,7 +382,7 @@ func TestAStoppedContainerIsStartedAgain(t *testing.T) {
 func TestStrangersAreNeverTouched(t *testing.T) {
 	w := newWorld(t, engine.Endpoint(t))
 	in := w.intent(w.target(`{"image":"`+busybox+`"}`), false)
-	e, err := w.engine(w.ctx(), "")
+	e, err := w.c.Connect(w.ctx(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,6 +412,8 @@ func TestRefusalsBeforeAnythingIsMade(t *testing.T) {
 	w := newWorld(t, engine.Endpoint(t))
 	for _, c := range []struct{ options, id, says string }{
 		{`{"image":"laufwerk-test/absent:1"}`, "docker.image", "docker pull"},
+		{`{}`, "docker.image", "laufwerk prepare docker"},
+		{`{"image":"` + busybox + `","codexBootstrap":"prepared"}`, "docker.image", "label"},
 		{`{"image":"` + busybox + `","env":{"A":{"fromHost":"UNSET"}}}`, "docker.env", "UNSET"},
 	} {
 		missing := w.Ready(w.ctx(), w.target(c.options), providers.Need{Workspace: true})
@@ -426,16 +430,3 @@ func TestTheArgumentsOfTheSupervisorSayNothing(t *testing.T) {
 		t.Errorf("%s", argv)
 	}
 }
-
-// unprepared is a cache in which nothing is.
-type unprepared struct{}
-
-func (unprepared) Prepared(context.Context, Wanted) (string, error) {
-	return "", failure.New(failure.NotReady, "no image is prepared").WithHint("laufwerk prepare docker")
-}
-func (unprepared) Carries(api.InspectResponse) error { return errors.New("it has no label") }
-func (unprepared) Binary(string, string) (string, error) {
-	return "bin/codex", nil
-}
-func (unprepared) Prefix() string                       { return "/opt/none" }
-func (unprepared) Install() (map[string][]byte, string) { return nil, "false" }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 
-	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
@@ -46,8 +45,14 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 			case err != nil:
 				return supervise.Pipe{}, err
 			}
-			go func() { _, _ = io.Copy(io.Discard, st.Err) }() // the supervisor has a log of its own
-			return supervise.Pipe{In: st.In, Out: st.Out, Close: st.Close}, nil
+			exited := make(chan struct{})
+			go func() {
+				_, _ = io.Copy(io.Discard, st.Err) // the supervisor has a log of its own
+				if _, done, _ := st.Exit(); done == providers.Yes {
+					close(exited)
+				}
+			}()
+			return supervise.Pipe{In: st.In, Out: st.Out, Exited: exited, Close: st.Close}, nil
 		}
 	})
 }
@@ -71,11 +76,8 @@ func (l launcher) Fence(ctx context.Context, dir string) supervise.Fenced {
 	if err != nil {
 		return supervise.Fenced{Why: err.Error()}
 	}
-	switch status, err := supervise.Abandon(dir); {
-	case err == nil && status == supervise.NotStarted:
-		return supervise.Fenced{Sure: true, How: supervise.HowNothing, At: l.s.p.c.Now().UTC()}
-	case err != nil && !failure.Is(err, failure.LockHeld):
-		return l.s.end(ctx)
+	if f, ok := supervise.Settled(dir); ok {
+		return f
 	}
 	if l.s.stopped(ctx) {
 		return l.s.end(ctx)

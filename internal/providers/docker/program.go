@@ -8,6 +8,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -28,12 +29,12 @@ func (p *Provider) login(c config) (login.Codex, error) {
 }
 
 // readyFor is what keeps a program from being run on the target.
-func (p *Provider) readyFor(ctx context.Context, e *dockerengine.Engine, name string, c config) []failure.Condition {
+func (p *Provider) readyFor(ctx context.Context, e *dockerengine.Engine, name string, def providers.Definition, c config) []failure.Condition {
 	if name != codex {
 		return nil
 	}
 	var out []failure.Condition
-	if i, err := p.image(ctx, e, c); err == nil && !i.prepared && c.Network == noNetwork {
+	if i, err := p.image(ctx, e, def, c); err == nil && !i.prepared && c.Network == noNetwork {
 		out = append(out, condition("codex.program", failure.New(failure.NotReady,
 			"the image %s carries no prepared Codex, and without a network it cannot be installed in a session", c.Image).
 			WithHint("laufwerk prepare docker")))
@@ -70,23 +71,26 @@ func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 
 // bootstrap is the path of Codex inside.
 func (s *sandbox) bootstrap(ctx context.Context) (string, error) {
-	prefix := s.p.c.Images.Prefix()
+	at := imagecache.DockerPrefix
 	if !s.spec.Prepared {
 		var err error
-		if prefix, err = s.install(ctx); err != nil {
+		if at, err = s.install(ctx); err != nil {
 			return "", err
 		}
 	}
-	rel, err := s.p.c.Images.Binary(codex, s.arch)
-	return path.Join(prefix, rel), err
+	binary := imagecache.Codex().Binary("linux/" + s.arch)
+	if binary == "" {
+		return "", failure.New(failure.Unsupported, "there is no Codex for linux/%s", s.arch)
+	}
+	return path.Join(at, binary), nil
 }
 
 // install puts the pinned Codex into the session's home, in a container whose image does not carry it, and says where. It is
 // there whole or not at all: whoever is cut leaves a folder behind that goes with the session, and the next turn tries again.
 func (s *sandbox) install(ctx context.Context) (string, error) {
-	files, command := s.p.c.Images.Install()
-	for name, content := range files {
-		if err := sessiondir.Place(s.spec.Dir, recipeDir, harness.File{Path: name, Content: content, Mode: 0o644}, s.spec.Gives); err != nil {
+	program := imagecache.Codex()
+	for _, f := range program.Files {
+		if err := sessiondir.Place(s.spec.Dir, recipeDir, harness.File{Path: f.Path, Content: f.Data, Mode: f.Mode}, s.spec.Gives); err != nil {
 			return "", failure.Wrap(err, failure.Failed, "put the recipe of Codex into the session's home")
 		}
 	}
@@ -96,12 +100,13 @@ mkdir -p "$0" && cd "$0"
 if [ -e codex/.complete ]; then exit 0; fi
 new=$(mktemp -d ./.new-XXXXXX)
 cp "$1"/* "$new"/
+shift
 cd "$new"
-{ eval "$2"; } >&2
+pnpm "$@" >&2
 : >.complete
 cd ..
 mv -T "$new" codex 2>/dev/null || { rm -rf "$new"; [ -e codex/.complete ]; }`
-	cmd := s.command([]string{"bash", "-c", script, bootstrapDir, path.Join(homeDir, recipeDir), command})
+	cmd := s.command(append([]string{"bash", "-c", script, bootstrapDir, path.Join(homeDir, recipeDir)}, program.Install...))
 	cmd.Env = append(cmd.Env, s.env...)
 	if _, err := s.exec(ctx, cmd, "the installation of Codex"); err != nil {
 		return "", failure.New(failure.NotReady, "Codex could not be installed in the session: %v", err).

@@ -9,40 +9,16 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"sync"
 	"time"
 
 	api "github.com/docker/docker/api/types/image"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
-
-// Images knows what the cache of prepared images holds.
-type Images interface {
-	// Prepared is the id of a prepared image: of the standard one in a cache's directory ("" is the default one), or of a
-	// manifest. What is missing or stale is a failure of kind NotReady with the command to type.
-	Prepared(ctx context.Context, q Wanted) (id string, err error)
-	// Carries says whether an image carries the pinned Codex, by its label: nil if it does.
-	Carries(i api.InspectResponse) error
-	// Binary is the program's path below the directory of a bootstrap, for an engine's architecture ("amd64").
-	Binary(program, arch string) (string, error)
-	// Install is how the pinned Codex is installed: the files that it needs beside each other, and what bash does there.
-	Install() (files map[string][]byte, command string)
-	// Prefix is the directory of the bootstrap in a prepared image.
-	Prefix() string
-}
-
-// Wanted is what a target says of its prepared image.
-type Wanted struct {
-	Target    string
-	Directory string // of the cache, as the target has it
-	Manifest  string // of an image that loadPreparedCodexImage gave
-	Image     string // its id
-	Engine    *dockerengine.Engine
-}
 
 // Config is what a Provider needs.
 type Config struct {
@@ -51,23 +27,21 @@ type Config struct {
 	Home       string // the user's home directory
 	Now        func() time.Time
 	UID, GID   int // of the worker
-	Find       func() (dockerengine.Endpoint, error)
-	Images     Images
+	// Connect is a connection to the engine behind a socket ("unix:///…"), made once or kept; "" is the one that the worker's
+	// settings lead to.
+	Connect func(ctx context.Context, host string) (*dockerengine.Engine, error)
+	State   string // $LAUFWERK_HOME
 }
 
-// Provider is the docker target. It keeps one connection to each engine that it has met.
-type Provider struct {
-	c       Config
-	mu      sync.Mutex
-	engines map[string]*dockerengine.Engine // by socket
-}
+// Provider is the docker target.
+type Provider struct{ c Config }
 
 var _ providers.Provider = (*Provider)(nil)
 
 // New makes it; nothing is connected to before it is needed.
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
-	return &Provider{c: c, engines: map[string]*dockerengine.Engine{}}
+	return &Provider{c}
 }
 
 // Info says what a container enforces.
@@ -92,43 +66,21 @@ func (*Provider) Credentials(def json.RawMessage) []string { return Credentials(
 
 // Endpoint is the engine's identity.
 func (p *Provider) Endpoint(ctx context.Context, _ providers.Definition) (string, error) {
-	e, err := p.engine(ctx, "")
+	e, err := p.c.Connect(ctx, "")
 	if err != nil {
 		return "", err
 	}
 	return e.Facts().Identity(), nil
 }
 
-// engine is a connection to the engine behind a socket, "" is the one that this worker's settings lead to.
-func (p *Provider) engine(ctx context.Context, host string) (*dockerengine.Engine, error) {
-	at := dockerengine.Endpoint{Host: host, Origin: "the claim"}
-	if host == "" {
-		var err error
-		if at, err = p.c.Find(); err != nil {
-			return nil, err
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e, ok := p.engines[at.Host]; ok {
-		return e, nil
-	}
-	e, err := dockerengine.Connect(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	p.engines[at.Host] = e
-	return e, nil
-}
-
 // known is the engine that an intent names. Where another one answers on its socket, the one that the settings lead to may
 // be it: a socket can move, an identity cannot.
 func (p *Provider) known(ctx context.Context, in providers.Intent, s spec) (*dockerengine.Engine, error) {
-	e, err := p.engine(ctx, s.Engine)
+	e, err := p.c.Connect(ctx, s.Engine)
 	if err == nil && e.Facts().Identity() == in.Endpoint {
 		return e, nil
 	}
-	other, oerr := p.engine(ctx, "")
+	other, oerr := p.c.Connect(ctx, "")
 	if oerr == nil && other.Facts().Identity() == in.Endpoint {
 		return other, nil
 	}
@@ -163,7 +115,7 @@ func (p *Provider) Ready(ctx context.Context, def providers.Definition, need pro
 	for _, name := range c.Env.Missing(p.c.Vars) {
 		say("env", fmt.Errorf("the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID))
 	}
-	e, err := p.engine(ctx, "")
+	e, err := p.c.Connect(ctx, "")
 	if err != nil {
 		say("engine", err)
 		return out
@@ -175,10 +127,10 @@ func (p *Provider) Ready(ctx context.Context, def providers.Definition, need pro
 	if err := enforced(c.Resources, e.Facts()); err != nil {
 		say("limits", err)
 	}
-	if _, err := p.image(ctx, e, c); err != nil {
+	if _, err := p.image(ctx, e, def, c); err != nil {
 		say("image", err)
 	}
-	return append(out, p.readyFor(ctx, e, need.Program, c)...)
+	return append(out, p.readyFor(ctx, e, need.Program, def, c)...)
 }
 
 // fits says why sessions cannot run on an engine at all.
@@ -221,38 +173,46 @@ type selected struct {
 	prepared bool // it carries the pinned Codex
 }
 
+// cache is where a target's prepared images are.
+func (p *Provider) cache(def providers.Definition, c config) imagecache.Cache {
+	return imagecache.Docker(imagecache.Directory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State))
+}
+
 // image finds it on the engine, and never fetches one.
-func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, c config) (selected, error) {
-	ref, prepared := c.Image, false
+func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def providers.Definition, c config) (selected, error) {
+	cache, ref := p.cache(def, c), c.Image
+	var receipt imagecache.Receipt
 	if ref == "" {
-		w := Wanted{Target: c.ID, Directory: c.ImageCacheDirectory, Engine: e}
-		if c.Prepared != nil {
-			w.Image, w.Manifest = c.Prepared.Image, c.Prepared.Manifest
+		var err error
+		if c.Prepared == nil {
+			receipt, err = cache.Standard()
+		} else if receipt, err = cache.Load(c.Prepared.Manifest, ""); err == nil && receipt.Image != c.Prepared.Image {
+			err = failure.New(failure.NotReady, "the image of the manifest %s was prepared anew since the project was loaded", c.Prepared.Manifest)
 		}
-		id, err := p.c.Images.Prepared(ctx, w)
 		if err != nil {
 			return selected{}, err
 		}
-		ref, prepared = id, true
+		ref = receipt.Image
 	}
 	i, presence, err := e.Image(ctx, ref)
 	switch {
-	case presence == providers.Absent && prepared:
-		return selected{}, failure.New(failure.NotReady, "the prepared image %s is not on the engine any more", ref).WithHint("laufwerk prepare docker")
+	case presence == providers.Absent && c.Image == "":
+		return selected{}, failure.New(failure.NotReady, "the prepared image %s is not on the engine any more", ref).WithHint("%s", cache.Prepare)
 	case presence == providers.Absent:
 		return selected{}, failure.New(failure.NotReady, "the image %s of the target %q is not on the engine", ref, c.ID).WithHint("docker pull %s", failure.Quote(ref))
 	case presence != providers.Present:
 		return selected{}, failure.Wrap(err, failure.NotReady, "look for the image %s", ref)
-	}
-	if i.Os != "" && i.Os != "linux" {
+	case i.Os != "" && i.Os != "linux":
 		return selected{}, failure.New(failure.NotReady, "the image %s is for %s, and sessions run in Linux containers", ref, i.Os)
 	}
-	if carries := p.c.Images.Carries(i); carries == nil {
-		prepared = true
-	} else if c.CodexBootstrap == bootstrapPrepared {
+	if c.Image == "" {
+		return selected{image: i, prepared: true}, cache.Matches(i, receipt)
+	}
+	carries := cache.Carries(i)
+	if carries != nil && c.CodexBootstrap == bootstrapPrepared {
 		return selected{}, carries
 	}
-	return selected{image: i, prepared: prepared}, nil
+	return selected{image: i, prepared: carries == nil}, nil
 }
 
 func (p *Provider) saw(format string, args ...any) []providers.Evidence {

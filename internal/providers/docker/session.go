@@ -77,7 +77,7 @@ func id(uid, gid int) string { return strconv.Itoa(uid) + ":" + strconv.Itoa(gid
 
 // Owner is to whom the files of a workspace belong that sessions of this target work on.
 func (p *Provider) Owner(ctx context.Context, _ providers.Definition) (uid, gid int, ok bool, err error) {
-	e, err := p.engine(ctx, "")
+	e, err := p.c.Connect(ctx, "")
 	if err != nil {
 		return 0, 0, false, err
 	}
@@ -94,14 +94,14 @@ func (p *Provider) Plan(ctx context.Context, def providers.Definition, s provide
 	if err != nil {
 		return providers.Plan{}, err
 	}
-	e, err := p.engine(ctx, "")
+	e, err := p.c.Connect(ctx, "")
 	if err != nil {
 		return providers.Plan{}, err
 	}
 	if err := p.fits(e.Facts()); err != nil {
 		return providers.Plan{}, err
 	}
-	i, err := p.image(ctx, e, c)
+	i, err := p.image(ctx, e, def, c)
 	if err != nil {
 		return providers.Plan{}, err
 	}
