@@ -148,13 +148,13 @@ func (e *Engine) explain(c *call, err error, kind failure.Kind, format string, a
 		cause = context.Cause(c.parent)
 	case c.ctx.Err() != nil:
 		cause = failure.New(failure.NotReady, "the engine at %s did not answer within %s", e.endpoint, c.limit).WithHint("%s", hungHint)
-	case c.status.Load() == 0 && !c.reached():
+	case c.status.Load() == 0 && dialling(c.cause(err)):
 		cause = unreachable(e.endpoint, c.cause(err))
-	case c.status.Load() == 0:
+	case c.status.Load() == 0 && c.failed.Load() != nil:
 		broken := failure.New(failure.NotReady, "the connection to the engine at %s broke off", e.endpoint)
 		broken.Err = c.cause(err)
 		cause = broken
-	default:
+	default: // what the engine answered, or the client's own refusal
 		cause = errors.New(said(err))
 	}
 	out := failure.New(kind, format, args...)
@@ -200,6 +200,11 @@ func (c *call) cause(err error) error {
 		return *p
 	}
 	return err
+}
+
+func dialling(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // said is an error without the client's own preface.

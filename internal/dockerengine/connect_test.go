@@ -173,6 +173,7 @@ func TestConnectToTLSSaysSo(t *testing.T) {
 				if err != nil {
 					return
 				}
+				_, _ = conn.Read(make([]byte, 1))
 				_, _ = conn.Write([]byte("\x15\x03\x01\x00\x02\x02\x46\r\n\r\n"))
 				_ = conn.Close()
 			}
@@ -218,7 +219,7 @@ func TestConnectWhereNothingListens(t *testing.T) {
 // A stopped engine still takes connections until its queue is full, and then refuses them for the moment.
 func TestConnectToAStoppedEngineIsBounded(t *testing.T) {
 	path := filepath.Join(place(t), "docker.sock")
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

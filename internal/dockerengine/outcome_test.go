@@ -171,7 +171,7 @@ func TestStaleConnectionIsNoDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.hangUp()
-	if done, err := c.Start(context.Background(), "C1"); done != providers.No {
+	if done, err := c.Start(context.Background(), "C1"); done != providers.No || !strings.Contains(err.Error(), "no socket") {
 		t.Errorf("%s, %v", done, err)
 	}
 }
@@ -232,6 +232,22 @@ func TestWhatRefusalsMean(t *testing.T) {
 	}
 }
 
+// What the client itself finds wrong is not the engine's fault.
+func TestNamesThatAreNone(t *testing.T) {
+	e := connected(t, serve(t, nil))
+	for name, do := range map[string]func() (providers.Done, error){
+		"tag":  func() (providers.Done, error) { return e.Tag(context.Background(), "i", "NOT A REFERENCE") },
+		"pull": func() (providers.Done, error) { return e.Pull(context.Background(), "NOT A REFERENCE", nil) },
+	} {
+		if done, err := do(); done != providers.No || !strings.Contains(err.Error(), "invalid reference") || strings.Contains(err.Error(), "listens") {
+			t.Errorf("%s: %s, %v", name, done, err)
+		}
+	}
+	if _, p, err := e.Inspect(context.Background(), ""); p != providers.Unseen || strings.Contains(err.Error(), "listens") {
+		t.Errorf("%s, %v", p, err)
+	}
+}
+
 func TestKillWaitsForTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait func(w http.ResponseWriter, r *http.Request)
@@ -243,6 +259,7 @@ func TestKillWaitsForTheEnd(t *testing.T) {
 		"it fails":   {func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"x"}`) }, providers.Unknown},
 		"it is odd":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"Error":{"Message":"x"}}`) }, providers.Unknown},
 		"it is cut":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 200, ``) }, providers.Unknown},
+		"it breaks":  {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, providers.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(w http.ResponseWriter, r *http.Request) bool {
@@ -266,6 +283,9 @@ func TestKillWaitsForTheEnd(t *testing.T) {
 			done, err := e.Kill(context.Background(), "C1")
 			if done != c.want || (err == nil) != (done == providers.Yes) {
 				t.Errorf("%s, %v", done, err)
+			}
+			if name == "it breaks" && !strings.Contains(err.Error(), "broke off") { // and not what the kill was answered
+				t.Error(err)
 			}
 		})
 	}
