@@ -234,6 +234,7 @@ func TestFourSources(t *testing.T) {
 		settings.Debug: {"true", "false", "true"}, settings.ScriptMemory: {"65MiB", "66MiB", "67MiB"},
 		settings.ScriptConfigTime: {"11s", "12s", "13s"}, settings.ScriptStepTime: {"11s", "12s", "13s"},
 		settings.WriteBackMaxFiles: {"11", "12", "13"}, settings.WriteBackMaxBytes: {"11", "12", "13"},
+		settings.DockerHost: {"unix:///tmp/file", "unix:///tmp/variable", "unix:///tmp/flag"},
 	}
 	for _, row := range settings.Table() {
 		v, ok := values[row.Name]

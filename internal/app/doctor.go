@@ -18,10 +18,12 @@ func examines(d *cli.Deps) func(probe bool) doctor.Options {
 	open := opens(d)
 	return func(probe bool) doctor.Options {
 		home := ""
+		var e *engines
 		if s, err := d.Settings(); err == nil {
 			home, _ = s.Home() // the check of the settings says why there is none
+			e = newEngines(d.Env, s)
 		}
-		p := newParts(d.Env, home)
+		p := newParts(d.Env, home, e)
 		var kinds []string
 		for kind := range p.providers {
 			kinds = append(kinds, kind)

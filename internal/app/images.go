@@ -58,9 +58,9 @@ func (e *engines) at(ctx context.Context, host string) (*dockerengine.Engine, er
 	return made, nil
 }
 
-// newEngines finds engines by the environment.
-func newEngines(env *system.Env, _ *settings.Settings) *engines {
-	return &engines{find: dockerengine.Finder{Vars: env.Vars, Home: env.Home(), UID: system.UID()}.Find}
+// newEngines finds engines by the environment and the setting docker.host.
+func newEngines(env *system.Env, set *settings.Settings) *engines {
+	return &engines{find: dockerengine.Finder{Vars: env.Vars, Home: env.Home(), Setting: set.Text(settings.DockerHost), UID: system.UID()}.Find}
 }
 
 // binary is our own program for a platform of containers.

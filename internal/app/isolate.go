@@ -11,6 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/docker"
 	"github.com/laufwerk/laufwerk/internal/providers/local"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/session"
@@ -23,12 +24,15 @@ type parts struct {
 	harnesses map[string]harness.Harness
 }
 
-// newParts makes them; home is $LAUFWERK_HOME, "" where only rules are asked for.
-func newParts(env *system.Env, home string) parts {
+// newParts makes them; home is $LAUFWERK_HOME, "" where only rules are asked for, as is nil for engines.
+func newParts(env *system.Env, home string, e *engines) parts {
 	prepared := func(program string) (string, error) { return prepare.Program(home, program) }
 	return parts{
 		providers: map[string]providers.Provider{
 			local.Kind: local.New(system.Executable(), env.Vars, env.Now).WithPrograms(prepared),
+			docker.Kind: docker.New(docker.Config{
+				Executable: system.Program(), Vars: env.Vars, Home: env.Home(), State: home, Now: env.Now, UID: system.UID(), GID: system.GID(), Connect: e.at,
+			}),
 		},
 		harnesses: map[string]harness.Harness{
 			command.Program: command.New(env.Vars),
@@ -49,7 +53,7 @@ func (p parts) harness(program string) (harness.Harness, bool) {
 
 // isolate is the child that evaluates TypeScript.
 func isolate(_ []string, env *system.Env) int {
-	return script.Main(env, env.In, env.Out, newParts(env, ""))
+	return script.Main(env, env.In, env.Out, newParts(env, "", nil))
 }
 
 // Validate is script.Validator: the rules of every constructor, inside the child.

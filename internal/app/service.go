@@ -36,9 +36,10 @@ func opens(d *cli.Deps) worker.Open {
 		}
 		command := "laufwerk " + redact.Line(strings.Join(d.Env.Args, " "))
 		st := store.Open(home, d.Env.Now, command)
-		p := newParts(d.Env, home.Dir())
+		engines := newEngines(d.Env, set)
+		p := newParts(d.Env, home.Dir(), engines)
 		trees := workspace.NewResources(home.Dir(), workspace.Bounds{}, d.Env.Now, nil)
-		preparations := imagecache.Containers{Connect: newEngines(d.Env, set).at, Now: d.Env.Now}
+		preparations := imagecache.Containers{Connect: engines.at, Now: d.Env.Now}
 		driver := claims.NewDriver(claims.Options{
 			Store: st, Now: d.Env.Now, Owner: st.ID,
 			Resources: func(kind claims.Kind, provider string) (providers.Resources, bool) {

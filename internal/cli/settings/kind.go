@@ -24,6 +24,7 @@ var (
 	Time      = Kind{"a time longer than zero, such as 2s or 500ms", parseTime}
 	Count     = Kind{"a whole number of at least 1", parseCount}
 	Bool      = Kind{"true or false", parseBool}
+	Socket    = Kind{"the address of a socket, such as unix:///run/docker.sock", parseSocket}
 )
 
 // Choice takes one of some words.
@@ -69,6 +70,11 @@ func parseTime(text, _ string) (any, bool) {
 func parseCount(text, _ string) (any, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && n >= 1
+}
+
+func parseSocket(text, _ string) (any, bool) {
+	path, ok := strings.CutPrefix(text, "unix://")
+	return text, text == "" || ok && filepath.IsAbs(path) && !strings.ContainsRune(path, 0)
 }
 
 func parseBool(text, _ string) (any, bool) { return text == "true", text == "true" || text == "false" }
