@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
+	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 
@@ -246,33 +247,54 @@ func TestRealIdentity(t *testing.T) {
 	}
 }
 
+// run runs a container to its end, and gives what it wrote to stdout.
+func (r *real) run(config *container.Config, host *container.HostConfig) (string, error) {
+	made, err := r.direct.ContainerCreate(r.ctx, config, host, nil, nil, "")
+	if err != nil {
+		return "", err
+	}
+	if err := r.direct.ContainerStart(r.ctx, made.ID, container.StartOptions{}); err != nil {
+		return "", err
+	}
+	ended, failed := r.direct.ContainerWait(r.ctx, made.ID, container.WaitConditionNotRunning)
+	select {
+	case <-ended:
+	case err := <-failed:
+		return "", err
+	}
+	logs, err := r.direct.ContainerLogs(r.ctx, made.ID, container.LogsOptions{ShowStdout: true})
+	if err != nil {
+		return "", err
+	}
+	defer logs.Close()
+	var out bytes.Buffer
+	_, err = stdcopy.StdCopy(&out, io.Discard, logs)
+	return out.String(), err
+}
+
+// TestRealRegistry holds that a container in the shared engine can install packages.
+func TestRealRegistry(t *testing.T) {
+	r := newReal(t)
+	address, certificates := engine.Registry(t)
+	config := r.config("timeout", "50", "pnpm", "--dir", "/tmp", "add", "ms@2.1.3")
+	config.Image, config.Env = engine.Base, []string{"npm_config_registry=" + address, "CI=true"}
+	host := &container.HostConfig{}
+	if certificates != "" {
+		host.Mounts = []mount.Mount{{Type: mount.TypeBind, Source: certificates, Target: "/certificates.pem", ReadOnly: true}}
+		config.Env = append(config.Env, "NODE_EXTRA_CA_CERTS=/certificates.pem")
+	}
+	if out, err := r.run(config, host); err != nil || !strings.Contains(out, "+ ms 2.1.3") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestRealImages holds what .ci/engine says is in the images.
 func TestRealImages(t *testing.T) {
 	r := newReal(t)
 	run := func(ref string, cmd ...string) (string, error) {
 		config := r.config(cmd...)
 		config.Image = ref
-		made, err := r.direct.ContainerCreate(r.ctx, config, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")
-		if err != nil {
-			return "", err
-		}
-		if err := r.direct.ContainerStart(r.ctx, made.ID, container.StartOptions{}); err != nil {
-			return "", err
-		}
-		ended, failed := r.direct.ContainerWait(r.ctx, made.ID, container.WaitConditionNotRunning)
-		select {
-		case <-ended:
-		case err := <-failed:
-			return "", err
-		}
-		logs, err := r.direct.ContainerLogs(r.ctx, made.ID, container.LogsOptions{ShowStdout: true})
-		if err != nil {
-			return "", err
-		}
-		defer logs.Close()
-		var out bytes.Buffer
-		_, err = stdcopy.StdCopy(&out, io.Discard, logs)
-		return out.String(), err
+		return r.run(config, &container.HostConfig{NetworkMode: "none"})
 	}
 	const parts = "for p in git node pnpm setsid; do command -v $p >/dev/null && echo $p; done; true"
 	for ref, want := range map[string]string{

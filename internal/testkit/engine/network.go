@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Registry is how a container that tests start reaches the npm registry that this machine uses: the registry's address and a
+// file of certificates that stands for the proxies on the way ("" if nothing names one). A container that lacks the file
+// does not fail: pnpm hangs.
+func Registry(t testing.TB) (address, certificates string) {
+	t.Helper()
+	address = npmConfig(t, "registry")
+	for _, file := range []string{os.Getenv("NODE_EXTRA_CA_CERTS"), npmConfig(t, "cafile"), os.Getenv("SSL_CERT_FILE")} {
+		if _, err := os.Stat(file); err == nil {
+			return address, file
+		}
+	}
+	return address, ""
+}
+
+func npmConfig(t testing.TB, key string) string {
+	t.Helper()
+	var problems bytes.Buffer
+	cmd := exec.Command("npm", "config", "get", key)
+	cmd.Dir, cmd.Stderr = os.TempDir(), &problems
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("npm config get %s: %v\n%s", key, err, problems.String())
+	}
+	if value := strings.TrimSpace(string(out)); value != "undefined" && value != "null" {
+		return value
+	}
+	return ""
+}
