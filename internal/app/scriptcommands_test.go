@@ -97,11 +97,12 @@ func condition(name string) (bool, error) {
 //	peak NAME CODE COMMAND...      run it, require this exit code, keep its peak of memory, in MiB, in a variable
 //	atmost NUMBER LIMIT
 //	storeformat FILE FORMAT        make a store one of another version
+//	journalformat FILE FORMAT      the same with a run's journal
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"exits": exitsCommand, "nonroot": nonrootCommand, "json": jsonCommand,
 		"bashproject": bashprojectCommand, "hint": hintCommand, "unchanged": unchangedCommand, "waitfor": waitforCommand, "sendsignal": sendsignalCommand,
-		"project": projectCommand, "jsonenv": jsonenvCommand, "peak": peakCommand, "atmost": atmostCommand, "storeformat": storeformatCommand,
+		"project": projectCommand, "jsonenv": jsonenvCommand, "peak": peakCommand, "atmost": atmostCommand, "storeformat": storeformatCommand, "journalformat": journalformatCommand,
 	}
 }
 

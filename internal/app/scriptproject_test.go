@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -149,6 +150,31 @@ func storeformatCommand(ts *testscript.TestScript, neg bool, args []string) {
 		return b.Put([]byte(key), fmt.Appendf(nil, "%08x %s", sum, value))
 	}))
 	ts.Check(db.Close())
+}
+
+// journalformatCommand gives a journal another format, as another version of laufwerk would have begun it, with a field that this
+// one does not know. The first frame is length, checksum, record.
+func journalformatCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: journalformat FILE FORMAT")
+	}
+	path := ts.MkAbs(args[0])
+	log, err := os.ReadFile(path)
+	ts.Check(err)
+	const head = 8
+	if len(log) < head || len(log) < head+int(binary.LittleEndian.Uint32(log)) {
+		ts.Fatalf("%s is no journal", args[0])
+	}
+	end := head + int(binary.LittleEndian.Uint32(log))
+	var begin map[string]json.RawMessage
+	ts.Check(json.Unmarshal(log[head:end], &begin))
+	begin["version"], begin["addition"] = json.RawMessage(strconv.Quote(args[1])), json.RawMessage(`{"later":true}`)
+	record, err := json.Marshal(begin)
+	ts.Check(err)
+	length := binary.LittleEndian.AppendUint32(nil, uint32(len(record))) //nolint:gosec // it is small
+	sum := crc32.Checksum(append(length[:4:4], record...), crc32.MakeTable(crc32.Castagnoli))
+	frame := append(binary.LittleEndian.AppendUint32(length, sum), record...)
+	ts.Check(os.WriteFile(path, append(frame, log[end:]...), 0o600))
 }
 
 // atmostCommand compares whole numbers.

@@ -51,6 +51,11 @@ func remedies() []remedy {
 			[]string{"laufwerk help environment"},
 		},
 		{
+			"laufwerk was upgraded while runs wait or work",
+			"A run that waits is answered by the newer version, and a worker that is at work goes on: every run has its own copy of the\nworkflow, and formats of the same major version work together. Another major version is refused (exit 3) and nothing is\nchanged: end such runs with the laufwerk that started them.",
+			[]string{"laufwerk version", "laufwerk runs list", "laufwerk resume RUN"},
+		},
+		{
 			"The disk is full",
 			"Writes are whole or not at all: free space, then resume. Terminal runs and workspaces without unwritten changes can go.",
 			[]string{"laufwerk cleanup --all --dry-run", "laufwerk runs prune", "laufwerk resume RUN"},

@@ -1,0 +1,94 @@
+package app_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/journal"
+)
+
+// built is laufwerk with the version of a release, which its journals name.
+func built(t *testing.T, dir, version string) string {
+	t.Helper()
+	path := filepath.Join(dir, version)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-X github.com/laufwerk/laufwerk/internal/build.release="+version, "-o", path, "github.com/laufwerk/laufwerk/cmd/laufwerk")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// Another binary takes the place of the one that started a run, as package managers do it: by a rename over a file that is
+// being executed. Whatever the run was doing then, it comes to its end and nothing is made twice.
+func TestUpgradeWithLiveRuns(t *testing.T) {
+	bin := t.TempDir()
+	older, newer := built(t, bin, "v0.1.0"), built(t, bin, "v0.2.0")
+	for name, c := range map[string]func(w *world, upgrade func()){
+		"it waits for a person": func(w *world, upgrade func()) {
+			w.must([]int{8}, "run", "job", "--no-input")
+			upgrade()
+		},
+		"it works, and its worker goes on": func(w *world, upgrade func()) {
+			w.mark(hold)
+			worker := w.start(nil, "run", "job", "--no-input")
+			w.begun("begin", 1)
+			upgrade()
+			if r := w.onlyRun(); r.State != "running" {
+				w.t.Errorf("the new one says that the run is %s", r.State)
+			}
+			w.unmark(hold)
+			if code, out, errs := worker.wait(); code != 8 { // whatever it starts now is the new program
+				w.t.Fatalf("exit %d\n%s%s", code, out, errs)
+			}
+		},
+		"its worker was killed, and its turn goes on": func(w *world, upgrade func()) {
+			w.mark(hold)
+			worker := w.start(nil, "run", "job", "--no-input")
+			w.begun("begin", 1)
+			worker.kill()
+			upgrade()
+			second := w.start(nil, "resume", w.onlyRun().ID, "--no-input")
+			eventually(w.t, "it is joined", func() bool { return w.attached(w.onlyRun().ID) })
+			w.unmark(hold)
+			if code, out, errs := second.wait(); code != 8 {
+				w.t.Fatalf("exit %d\n%s%s", code, out, errs)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.program = filepath.Join(w.dir, "laufwerk")
+			install := func(from string) {
+				if err := os.Link(from, w.program+".new"); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(w.program+".new", w.program); err != nil {
+					t.Fatal(err)
+				}
+			}
+			install(older)
+			c(w, func() {
+				install(newer)
+				if said := w.must([]int{0}, "version"); !strings.Contains(said, "v0.2.0") {
+					t.Fatalf("it is still %s", said)
+				}
+			})
+			w.done(1)
+			var builds []string
+			for _, r := range w.records() {
+				if r.Type == journal.Begin || r.Type == journal.Resumed {
+					builds = append(builds, r.Build)
+				}
+			}
+			if builds = slices.Compact(builds); !slices.Equal(builds, []string{"v0.1.0", "v0.2.0"}) {
+				t.Errorf("the journal names %q", builds)
+			}
+		})
+	}
+}
