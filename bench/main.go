@@ -48,6 +48,7 @@ func rows() []struct {
 		{"durable", durable},
 		{"demo", demo},
 		{"memory", memory},
+		{"docker", containers},
 		{"copy", copyTree}, // last: this process grows
 	}
 }
