@@ -151,8 +151,8 @@ type Error struct {
 
 // Condition is one observation that a failure rests on.
 type Condition struct {
-	ID      string `json:"id"`
-	Message string `json:"message"`
+	ID      string // a path's is the path itself
+	Message string
 }
 
 func (e *Error) Error() string {

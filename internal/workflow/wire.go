@@ -26,6 +26,9 @@ func WireError(err error) *protocol.Error {
 		}
 		if len(f.Paths) > 0 {
 			out.Fields["paths"] = f.Paths
+			if raw := failure.PathBase64(f.Paths); raw != nil {
+				out.Fields["pathBase64"] = raw
+			}
 		}
 		if len(f.Conditions) > 0 {
 			out.Fields["conditions"] = f.Conditions
@@ -48,14 +51,17 @@ func Failure(w *protocol.Error) error {
 		f.Message = w.Class + ": " + w.Message
 	}
 	f.Hint = w.Hint
+	var raw []string
 	for k, v := range w.Fields {
 		switch {
 		case k == "paths" && again(v, &f.Paths):
+		case k == "pathBase64" && again(v, &raw):
 		case k == "conditions" && again(v, &f.Conditions):
 		default:
 			_ = f.WithField(k, v)
 		}
 	}
+	failure.RestorePaths(f.Paths, raw)
 	for _, frame := range w.Frames {
 		f.Message += "\n    at " + frame
 	}

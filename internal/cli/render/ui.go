@@ -84,11 +84,12 @@ type attached struct {
 func (a *attached) Unwrap() error { return a.error }
 
 type errorDocument struct {
-	Code    failure.Kind   `json:"code"`
-	Message string         `json:"message"`
-	Hint    string         `json:"hint"`
-	Paths   []string       `json:"paths,omitempty"`
-	Fields  map[string]any `json:"fields,omitempty"`
+	Code       failure.Kind   `json:"code"`
+	Message    string         `json:"message"`
+	Hint       string         `json:"hint"`
+	Paths      []string       `json:"paths,omitempty"`
+	PathBase64 []string       `json:"pathBase64,omitempty"` // one for each of paths, "" where that is UTF-8
+	Fields     map[string]any `json:"fields,omitempty"`
 }
 
 type failureDocument struct {
@@ -104,7 +105,7 @@ func (u *UI) Failure(err error) {
 	}
 	if u.JSON {
 		doc := failureDocument{
-			Error:      errorDocument{Code: f.Kind, Message: err.Error(), Hint: f.Hint, Paths: f.Paths, Fields: f.Fields},
+			Error:      errorDocument{Code: f.Kind, Message: err.Error(), Hint: f.Hint, Paths: f.Paths, PathBase64: failure.PathBase64(f.Paths), Fields: f.Fields},
 			Conditions: append([]failure.Condition{}, f.Conditions...),
 		}
 		_ = u.document(docOf(err), doc)
