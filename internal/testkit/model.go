@@ -1,9 +1,11 @@
 package testkit
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,8 +15,8 @@ import (
 	"testing"
 )
 
-// Model is a model server on loopback that speaks as much of OpenAI's Responses API (server-sent events) as Codex needs. It
-// plays a script: every conversation gets the same steps, one for each of its requests, whatever it sends.
+// Model is a model server that speaks as much of OpenAI's Responses API (server-sent events) as Codex needs. It plays a
+// script: every conversation gets the same steps, one for each of its requests, whatever it sends.
 //
 // It serves {URL}/v1 and, as ChatGPT does, {URL}/backend-api/codex. Codex's requests name the conversation in the header
 // thread-id; their bodies are kept.
@@ -22,7 +24,7 @@ type Model struct {
 	URL string
 
 	mu       sync.Mutex
-	steps    []Step
+	scripts  [][]Step // of the first conversation, the second, and all further ones
 	requests []Request
 	other    []string // further paths that were asked for
 	server   *httptest.Server
@@ -59,9 +61,28 @@ func NewModelAt(t testing.TB, address string, steps ...Step) *Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Model{steps: steps, closing: make(chan struct{})}
-	m.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(m.serve)}}
-	m.server.Start()
+	return newModel(t, l, nil, steps)
+}
+
+// NewTLSModelAt is NewModelAt with TLS, for clients elsewhere, who have to trust the certificate, which is PEM.
+func NewTLSModelAt(t testing.TB, host string, steps ...Step) (m *Model, certificate []byte) {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, certificate := selfSigned(t, host)
+	return newModel(t, l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, steps), certificate
+}
+
+func newModel(t testing.TB, l net.Listener, with *tls.Config, steps []Step) *Model {
+	m := &Model{scripts: [][]Step{steps}, closing: make(chan struct{})}
+	m.server = &httptest.Server{Listener: l, TLS: with, Config: &http.Server{Handler: http.HandlerFunc(m.serve), ErrorLog: log.New(io.Discard, "", 0)}}
+	if with == nil {
+		m.server.Start()
+	} else {
+		m.server.StartTLS()
+	}
 	m.URL = m.server.URL
 	t.Cleanup(func() {
 		close(m.closing)
@@ -72,10 +93,14 @@ func NewModelAt(t testing.TB, address string, steps ...Step) *Model {
 }
 
 // Play replaces the script. Conversations that are under way go on where they are, by the number of their requests.
-func (m *Model) Play(steps ...Step) {
+func (m *Model) Play(steps ...Step) { m.PlayEach(steps) }
+
+// PlayEach is Play with one script for the first conversation, one for the second and so on; the last is that of all further
+// ones.
+func (m *Model) PlayEach(scripts ...[]Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.steps = steps
+	m.scripts = scripts
 }
 
 // Requests are those for responses, in order; of one conversation where thread is not "".
@@ -134,16 +159,19 @@ func (m *Model) respond(w http.ResponseWriter, r *http.Request, raw []byte) {
 		req.Thread, _ = req.Body["prompt_cache_key"].(string)
 	}
 	m.mu.Lock()
-	n := 0
-	for _, earlier := range m.requests {
-		if earlier.Thread == req.Thread {
+	m.requests = append(m.requests, req)
+	n, threads := 0, []string(nil)
+	for _, r := range m.requests {
+		if !slices.Contains(threads, r.Thread) {
+			threads = append(threads, r.Thread)
+		}
+		if r.Thread == req.Thread {
 			n++
 		}
 	}
-	m.requests = append(m.requests, req)
 	var step Step
-	if len(m.steps) > 0 {
-		step = m.steps[min(n, len(m.steps)-1)] // the last one is repeated
+	if script := m.scripts[min(slices.Index(threads, req.Thread), len(m.scripts)-1)]; len(script) > 0 {
+		step = script[min(n, len(script))-1] // the last one is repeated
 	}
 	m.mu.Unlock()
 	if step.gate != nil {

@@ -2,11 +2,31 @@ package engine
 
 import (
 	"bytes"
+	"context"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/docker/docker/api/types/network"
 )
+
+// Gateway is this machine's address on the engine's network "bridge": containers there reach what listens on it.
+func Gateway(t testing.TB, endpoint string) string {
+	t.Helper()
+	n, err := Client(t, endpoint).NetworkInspect(context.Background(), "bridge", network.InspectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range n.IPAM.Config {
+		if ip := net.ParseIP(c.Gateway); ip != nil && ip.To4() != nil {
+			return c.Gateway
+		}
+	}
+	t.Fatalf("the network bridge has no gateway: %+v", n.IPAM)
+	return ""
+}
 
 // Registry is how a container that tests start reaches the npm registry that this machine uses: the registry's address and a
 // file of certificates that stands for the proxies on the way ("" if nothing names one). A container that lacks the file
