@@ -16,6 +16,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/diff"
 	"github.com/laufwerk/laufwerk/internal/cli/doctor"
 	"github.com/laufwerk/laufwerk/internal/cli/help"
+	"github.com/laufwerk/laufwerk/internal/cli/images"
 	"github.com/laufwerk/laufwerk/internal/cli/initproject"
 	"github.com/laufwerk/laufwerk/internal/cli/prepare"
 	"github.com/laufwerk/laufwerk/internal/cli/resume"
@@ -65,11 +66,11 @@ func IsEntry(arg string) bool { return entries()[arg] != nil }
 // Commands are the commands of the tree.
 func Commands(d *cli.Deps) []*cobra.Command {
 	open := opens(d)
-	images := preparer{d, open}
+	prepares := preparer{d, open}
 	return []*cobra.Command{
 		demo.New(d, open, loads(d), nil),
-		initproject.New(d, loadsWith(d), images.initialise(loadsToPrepare(d)), nil),
-		prepare.New(d, loadsToPrepare(d), images.docker),
+		initproject.New(d, loadsWith(d), prepares.initialise(loadsToPrepare(d)), nil),
+		prepare.New(d, loadsToPrepare(d), prepares.docker),
 		doctor.New(d, examines(d), nil),
 		run.New(d, open, nil),
 		resume.New(d, open, nil),
@@ -79,8 +80,9 @@ func Commands(d *cli.Deps) []*cobra.Command {
 		runs.New(d, open),
 		cleanup.New(d, open, nil),
 		claims.New(d, open),
+		images.New(d, open, prepares.engine),
 		types.New(d, nil),
-		cliscript.New(d, scripts(images), nil),
+		cliscript.New(d, scripts(prepares), nil),
 		config.New(d, nil),
 		completion.New(d, nil),
 		version.New(d, nil),

@@ -105,6 +105,15 @@ func (p preparer) prepare(ctx context.Context, w wanted, r cliprepare.DockerRequ
 	})
 }
 
+// engine is the engine that the settings lead to.
+func (p preparer) engine(ctx context.Context) (*dockerengine.Engine, error) {
+	set, err := p.d.Settings()
+	if err != nil {
+		return nil, err
+	}
+	return newEngines(p.d.Env, set).at(ctx, "")
+}
+
 // directory is the cache directory that an option names.
 func (p preparer) directory(option, root string) (string, error) {
 	set, err := p.d.Settings()

@@ -62,7 +62,12 @@ func show(ctx context.Context, o *ShowOptions) error {
 	}
 	draw(ui, tree, "")
 	for _, q := range d.Run.Waiting {
-		ui.Printf("waits since %s: %s\n  %s\n", time.UnixMilli(q.Since).Local().Format("2006-01-02 15:04"), q.Title, strings.ReplaceAll(runs.AnswerCommand(r.ID, q), "\n", "\n  "))
+		ui.Printf("waits since %s: %s\n", time.UnixMilli(q.Since).Local().Format("2006-01-02 15:04"), q.Title)
+		for _, more := range []string{q.Description, runs.AnswerCommand(r.ID, q)} {
+			if more != "" {
+				ui.Printf("  %s\n", strings.ReplaceAll(more, "\n", "\n  "))
+			}
+		}
 	}
 	for _, c := range d.Claims {
 		ui.Printf("holds %s %s (%s)\n", string(c.Kind), c.ID, string(c.State))
