@@ -113,6 +113,9 @@ func Docker(ctx context.Context, o DockerOptions) (DockerResult, error) {
 		}
 	}
 	r.Base.Name = o.Image // one image can have several names
+	if err == nil {
+		err = o.Cache.Done(d.recipe.Fingerprint())
+	}
 	if err == nil && !o.Cache.Published(r, o.Manifest) {
 		err = o.Cache.Publish(r, o.Manifest)
 	}
@@ -234,7 +237,7 @@ func (d *docker) make(ctx context.Context) (imagecache.Receipt, error) {
 	if err := d.Cache.Record(r); err != nil {
 		return imagecache.Receipt{}, err
 	}
-	return r, d.Cache.Done(fingerprint)
+	return r, nil
 }
 
 // build installs the program in a container of the base image and builds the image from what is there then.
@@ -302,7 +305,10 @@ func (d *docker) inContainer(ctx context.Context, purpose imagecache.Purpose, fr
 		ID: id, Kind: claims.KindPreparation, Provider: DockerProvider, Operation: operation, Image: from.ID,
 		Intent: providers.Intent{Name: owned.Name(id), Endpoint: d.e.Facts().Identity(), Spec: rawSpec}, Extra: rawExtra,
 	})
-	if err != nil {
+	if err != nil { // whatever may have come of it is not needed any more
+		if _, rerr := d.Claims.Release(context.WithoutCancel(ctx), id); !failure.Is(rerr, failure.NotFound) {
+			err = errors.Join(err, rerr)
+		}
 		return err
 	}
 	crash.Point("prepare/before-use")

@@ -199,6 +199,22 @@ func (w *dockerWorld) images() (out []image.Summary) {
 	return out
 }
 
+// mine are the ids of this world's images of a recipe: those that are named for its cache, and those without a name.
+func (w *dockerWorld) mine(recipe string) (out []string) {
+	w.t.Helper()
+	list, err := w.client().ImageList(w.ctx(), image.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, i := range list {
+		named := slices.DeleteFunc(slices.Clone(i.RepoTags), func(s string) bool { return s == "<none>:<none>" })
+		if i.Labels[imagecache.LabelRecipe] == recipe && (len(named) == 0 || slices.Contains(named, w.cache().Tag(recipe))) {
+			out = append(out, i.ID)
+		}
+	}
+	return out
+}
+
 // testOwner labels base images of tests; what is built from them inherits it.
 const testOwner = "test.owner"
 
