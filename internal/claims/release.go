@@ -129,20 +129,23 @@ func (d *Driver) verdict(c Claim, cause error) (Claim, error) {
 	return c, retained(c, cause)
 }
 
+// retained keeps the cause in its chain: whether the other side could not be asked, or did not do it, is told by its kind.
 func retained(c Claim, cause error) error {
 	last := c.Last
 	if last == "" {
 		last = "none yet"
 	}
-	e := failure.New(failure.Retained, "the %s is still %s; last observation: %s", c.name(), c.State, last).
+	e := failure.New(failure.Retained, "the %s is still %s; last observation: ", c.name(), c.State).
 		WithHint("%s", c.CleanupHint()).WithField("claim", c.ID).WithField("state", c.State).WithField("lastObservation", last)
 	e.Conditions = []failure.Condition{{ID: c.ID, Message: fmt.Sprintf("%s: %s", c.State, last)}}
 	if strings.HasPrefix(last, providers.Foreign.String()) {
-		e.Message = fmt.Sprintf("something that is not laufwerk's has the name of the %s, and was not touched: %s", c.name(), last)
+		e.Message = fmt.Sprintf("something that is not laufwerk's has the name of the %s, and was not touched: ", c.name())
 		e.Hint = fmt.Sprintf("look at it, then give the claim up: laufwerk claims abandon %s --reason '...'", c.ID)
 	}
-	if cause != nil && !strings.Contains(last, cause.Error()) {
+	e.Message += last
+	if cause != nil {
 		e.Err = cause
+		e.Message = strings.TrimSuffix(e.Message, ": "+cause.Error())
 	}
 	return e
 }

@@ -424,16 +424,31 @@ func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definiti
 	if err != nil {
 		return claims.Claim{}, err
 	}
-	return m.Driver.Allocate(ctx, claims.Request{
+	c, err := m.Driver.Allocate(ctx, claims.Request{
 		ID: s.claim, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint,
 		Run: m.Run, Operation: "session.open:" + s.key, Project: m.Project, Image: plan.Image,
 		Intent: providers.Intent{Claim: s.claim, Name: "laufwerk-" + s.claim, Run: m.Run, Endpoint: endpoint, Spec: plan.Spec},
 	})
+	if failure.Is(err, failure.OutcomeUnknown) { // whoever asks next finds out: that is no end for the workflow
+		later := *failure.As(err)
+		later.Kind = failure.NotReady
+		return c, &later
+	}
+	return c, err
 }
 
 // Close ends everything that runs in the session and gives up what it holds; it returns when absence was observed. It acts
-// on the claim, also where nothing of the conversation is left. It may be called again.
+// on the claim, also where nothing of the conversation is left. It may be called again. Where the other side cannot be asked
+// now, that is a failure of kind NotReady: the session is closed when it can be.
 func (m *Manager) Close(ctx context.Context, key string) error {
+	err := m.close(ctx, key)
+	if failure.Is(err, failure.CloseFailed) && within(err, failure.NotReady) {
+		return failure.New(failure.NotReady, "%v", err).WithHint("laufwerk resume %s", m.Run)
+	}
+	return err
+}
+
+func (m *Manager) close(ctx context.Context, key string) error {
 	s, leave, err := m.enqueue(ctx, key)
 	if err != nil {
 		return err
@@ -448,9 +463,9 @@ func (m *Manager) Close(ctx context.Context, key string) error {
 	case err != nil:
 		return err
 	default:
-		if _, err := m.Driver.Release(ctx, s.claim); err != nil {
-			e := failure.New(failure.CloseFailed, "the session %q could not be closed: %v", key, err)
-			e.Err = nil
+		if err := m.release(ctx, s.claim); err != nil {
+			e := failure.New(failure.CloseFailed, "the session %q could not be closed", key)
+			e.Err = err
 			return e.WithHint("laufwerk cleanup %s", m.Run)
 		}
 	}
@@ -461,11 +476,41 @@ func (m *Manager) Close(ctx context.Context, key string) error {
 	return nil
 }
 
+// patience is how long a claim whose end met a fault is asked for again before that counts.
+const patience = 3 * time.Second
+
+// release ends a claim. A connection that broke off once, or one error of the other side, is no reason to give it up.
+func (m *Manager) release(ctx context.Context, claim string) error {
+	began := m.Now()
+	for pause := patience / 32; ; pause *= 2 {
+		_, err := m.Driver.Release(ctx, claim)
+		again := within(err, failure.NotReady) || within(err, failure.OutcomeUnknown)
+		if !again || m.Now().Sub(began)+pause > patience {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// within says whether a failure of a kind is in the chain of err.
+func within(err error, kind failure.Kind) bool {
+	for f := failure.As(err); f != nil; f = failure.As(f.Err) {
+		if f.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
 // CloseAll closes what is still open, and returns the first failure after having tried all.
 func (m *Manager) CloseAll(ctx context.Context) error {
 	var first error
 	for _, key := range m.open() {
-		if err := m.Close(ctx, key); err != nil && first == nil {
+		if err := m.close(ctx, key); err != nil && first == nil {
 			first = err
 		}
 	}
