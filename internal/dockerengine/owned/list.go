@@ -1,0 +1,139 @@
+package owned
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// List finds the containers that carry the label of an intent's owner, whosever they are, on the engine that the intent names;
+// of the zero intent those of every owner, on any engine. The engine says who it is before and after: what another one lists
+// says nothing.
+func List(ctx context.Context, e *dockerengine.Engine, in providers.Intent) ([]providers.Found, error) {
+	if err := same(ctx, e, in); err != nil {
+		return nil, err
+	}
+	return list(ctx, e, in)
+}
+
+func list(ctx context.Context, e *dockerengine.Engine, in providers.Intent) ([]providers.Found, error) {
+	all, err := e.List(ctx, map[string]string{LabelOwner: in.Owner})
+	if err != nil {
+		return nil, err
+	}
+	if err := same(ctx, e, in); err != nil {
+		return nil, err
+	}
+	out := make([]providers.Found, 0, len(all))
+	for _, c := range all {
+		f := providers.Found{
+			Resource: c.ID, Owner: c.Labels[LabelOwner], Claim: c.Labels[LabelClaim], Image: c.ImageID, Created: time.Unix(c.Created, 0),
+		}
+		for _, n := range c.Names { // others are links of other containers
+			if n = strings.TrimPrefix(n, "/"); !strings.Contains(n, "/") {
+				f.Name = n
+			}
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// same fails unless the engine is the one that an intent names.
+func same(ctx context.Context, e *dockerengine.Engine, in providers.Intent) error {
+	if in.Endpoint == "" {
+		return nil
+	}
+	f, err := e.Refresh(ctx)
+	if err != nil {
+		return err
+	}
+	return mismatch(e, f, in)
+}
+
+// DeleteAll removes the containers of intents whose ids are recorded, if they are among there, at most parallel at a time, and
+// then looks for all of them with one list. Of each that is absent then is called, as many at a time: it removes what else the
+// intent's resource has. The engine's identity was checked when there was listed; that another one came since is seen by the
+// list at the end, and an id means nothing to it.
+func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.Intent, there []providers.Found, parallel int, now func() time.Time, then func(ctx context.Context, in providers.Intent, out *providers.Ended)) []providers.Ended {
+	out := make([]providers.Ended, len(intents))
+	seen := ids(there)
+	finish := context.WithoutCancel(ctx) // what was asked for is observed
+	var mute atomic.Int32                // how many in a row had no answer: an engine that hangs is not asked a hundred times
+	some(len(intents), parallel, func(i int) {
+		id := intents[i].Resource
+		switch {
+		case !seen[id]:
+			out[i].Result.Done = providers.Yes
+			return
+		case ctx.Err() != nil:
+			out[i].Result.Err = context.Cause(ctx)
+			return
+		case int(mute.Load()) >= parallel:
+			out[i].Result.Err = failure.New(failure.NotReady, "it was not asked for the container's end: it did not answer before")
+			return
+		}
+		crash.Point("owned/before-remove")
+		done, err := e.Remove(finish, id)
+		crash.Point("owned/after-remove")
+		if done == providers.Unknown || failure.Is(err, failure.NotReady) {
+			mute.Add(1)
+		} else {
+			mute.Store(0)
+		}
+		out[i].Result = providers.Result{Done: done, Resource: id, Err: err, Evidence: Container{Now: now}.saw("removing %s: %s", id, done)}
+	})
+	left, err := list(finish, e, intents[0])
+	seen = ids(left)
+	some(len(intents), parallel, func(i int) {
+		in, c := intents[i], Container{Now: now}
+		o := &out[i].Observation
+		switch {
+		case err != nil && (failure.Is(err, failure.NotReady) || failure.Is(err, failure.Unsupported)):
+			*o = providers.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
+		case err != nil: // of the list alone: each is looked for by itself
+			f := c.find(finish, e, in)
+			*o = providers.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence, Err: f.err}
+			if gone := same(finish, e, in); gone != nil {
+				*o = providers.Observation{Err: gone, Evidence: c.saw("nothing could be learned: %v", gone)}
+			}
+		case seen[in.Resource]:
+			*o = providers.Observation{Presence: providers.Present, Resource: in.Resource, Evidence: c.saw("the %s lists the container %s", in.Endpoint, in.Resource)}
+		default:
+			*o = providers.Observation{Presence: providers.Absent, Evidence: c.saw("the %s lists no container with the id %s", in.Endpoint, in.Resource)}
+		}
+		if o.Presence == providers.Absent {
+			then(finish, in, &out[i])
+		}
+	})
+	return out
+}
+
+func ids(list []providers.Found) map[string]bool {
+	out := map[string]bool{}
+	for _, f := range list {
+		out[f.Resource] = true
+	}
+	return out
+}
+
+// some does things side by side, at most parallel at a time.
+func some(n, parallel int, do func(i int)) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, parallel)
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			do(i)
+		})
+	}
+}
