@@ -17,19 +17,9 @@ func (c Claim) Matches(name, owner, claimLabel, image string, created time.Time)
 		!created.Before(c.IntentAt.Truncate(time.Second))
 }
 
-// Found is a resource that a provider lists, with the labels that it carries.
-type Found struct {
-	Resource string // its id
-	Name     string
-	Owner    string
-	Claim    string
-	Image    string
-	Created  time.Time
-}
-
 // Sighting is what a found resource is to this store.
 type Sighting struct {
-	Found Found
+	Found providers.Found
 	Claim Claim // the zero value for a stranger's
 	Late  bool  // its claim was released: it arrived late, and Arrived takes it up again
 }
@@ -39,7 +29,7 @@ func (s Sighting) Ours() bool { return s.Claim.ID != "" }
 
 // Sighted tells whose the listed resources are. It reads the claims now, after the resources were listed: the other way
 // round, a resource whose claim was written in between would look like nobody's.
-func (d *Driver) Sighted(ctx context.Context, found []Found) ([]Sighting, error) {
+func (d *Driver) Sighted(ctx context.Context, found []providers.Found) ([]Sighting, error) {
 	list, err := d.List(ctx, Filter{})
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ func faults() map[string][]string {
 	return map[string][]string{
 		"create":  {"lost", "reply lost", "late", "late kill", "invalid", "kill before", "kill after"},
 		"resolve": {"unseen", "kill before", "kill after"},
+		"list":    {"unseen", "unreachable", "kill before", "kill after"},
 		"observe": {"unseen", "kill before", "kill after"},
 		"delete":  {"lost", "reply lost", "forgotten", "refused", "slow", "residue", "kill before", "kill after"},
 	}
@@ -175,27 +176,27 @@ func (m *model) step(rt *rapid.T) {
 }
 
 func (m *model) sweep(ctx context.Context, d *claims.Driver) {
-	var found []claims.Found
-	for _, id := range slices.Sorted(maps.Keys(m.w.things)) {
-		t := m.w.things[id]
-		f := claims.Found{Resource: t.id, Name: t.name}
-		if t.claim != "" {
-			f.Owner, f.Claim = owner, t.claim
-			if c, err := d.Get(ctx, t.claim); err == nil {
-				f.Created = c.IntentAt
-			}
-		}
-		found = append(found, f)
-	}
-	sightings, err := d.Sighted(ctx, found)
+	s, err := d.Sweep(ctx, claims.Filter{})
 	if err != nil {
 		return
 	}
-	for _, s := range sightings {
-		if s.Late {
-			if c, err := d.Arrived(ctx, s.Claim.ID, s.Found.Resource); err == nil {
-				_, _ = d.Release(ctx, c.ID)
-			}
+	if _, err := s.TakeUp(ctx, func(claims.Claim) bool { return true }); err != nil {
+		return
+	}
+	list, err := d.List(ctx, claims.Filter{Outstanding: true})
+	if err != nil {
+		return
+	}
+	told := map[string]int{}
+	s.Release(ctx, list, 1, func(c claims.Claim, err error) {
+		told[c.ID]++
+		if (err == nil) != !c.Outstanding() {
+			m.w.broken = append(m.w.broken, fmt.Sprintf("the sweep gave %s of %s and %v", c.State, c.ID, err))
+		}
+	})
+	for _, c := range list {
+		if told[c.ID] != 1 {
+			m.w.broken = append(m.w.broken, fmt.Sprintf("%s was told of %d times", c.ID, told[c.ID]))
 		}
 	}
 }

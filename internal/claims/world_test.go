@@ -35,7 +35,10 @@ type world struct {
 type thing struct {
 	id, name, claim string
 	listed          bool // nothing of it runs, but it is still in the list
+	created         time.Time
 }
+
+var _ providers.Listing = (*world)(nil)
 
 func newWorld() *world {
 	return &world{things: map[string]*thing{}, fault: func(string) string { return "" }, during: func(string) {}}
@@ -104,6 +107,7 @@ func (w *world) Create(_ context.Context, in providers.Intent) providers.Result 
 		return providers.Result{Done: providers.No, Err: failure.New(failure.NotReady, "no such image")}
 	}
 	t := w.add(in.Name, in.Claim)
+	t.created = in.At
 	w.inFlight = append(w.inFlight, t)
 	if present, coming := w.of(in.Claim); present+coming > 1 {
 		w.broken = append(w.broken, "two resources for the claim "+in.Claim)
@@ -206,6 +210,41 @@ func (w *world) Delete(_ context.Context, in providers.Intent) providers.Result 
 		return providers.Result{Err: errors.New("connection reset")}
 	}
 	return providers.Result{Done: providers.Yes}
+}
+
+func (w *world) List(_ context.Context, in providers.Intent) ([]providers.Found, error) {
+	f := w.begin("list", in)
+	w.during("list")
+	defer w.end(f)
+	switch f {
+	case "unseen":
+		return nil, errors.New("HTTP 500")
+	case "unreachable":
+		return nil, failure.New(failure.NotReady, "nobody listens")
+	}
+	var out []providers.Found
+	for _, id := range slices.Sorted(maps.Keys(w.things)) {
+		t := w.things[id]
+		one := providers.Found{Resource: t.id, Name: t.name, Claim: t.claim, Created: t.created}
+		if t.claim != "" {
+			one.Owner = owner
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func (w *world) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, _ int) []providers.Ended {
+	out := make([]providers.Ended, len(list))
+	for i, in := range list {
+		if slices.ContainsFunc(there, func(f providers.Found) bool { return f.Resource == in.Resource }) {
+			out[i].Result = w.Delete(ctx, in)
+		}
+	}
+	for i, in := range list {
+		out[i].Observation = w.Observe(ctx, in)
+	}
+	return out
 }
 
 // settle lets everything happen that was asked for.

@@ -4,13 +4,13 @@ package cleanup
 
 import (
 	"context"
-	"slices"
-	"sync"
+	"encoding/json"
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
 )
 
 // Request says what to clean up.
@@ -57,48 +57,140 @@ const parallel = 4
 
 // Clean does it. The report is complete also where it fails; the failure is Retained if anything could not be confirmed.
 func Clean(ctx context.Context, s *runs.Service, q Request) (Report, error) {
-	rep := Report{Released: []Row{}, Kept: []Row{}, Retained: []Row{}, Skipped: []Skipped{}, Folders: []string{}}
-	if !q.All {
-		r, err := s.Get(ctx, q.Run)
+	c := cleaner{s: s, q: q, rep: Report{Released: []Row{}, Kept: []Row{}, Retained: []Row{}, Skipped: []Skipped{}, Folders: []string{}}}
+	err := c.clean(ctx)
+	return c.rep, err
+}
+
+// cleaner is one clean-up.
+type cleaner struct {
+	s     *runs.Service
+	q     Request
+	sweep *claims.Sweep
+	rep   Report
+}
+
+func (c *cleaner) clean(ctx context.Context) (err error) {
+	if !c.q.All {
+		r, err := c.s.Get(ctx, c.q.Run)
 		if err != nil {
-			return rep, err
+			return err
 		}
-		if err := one(ctx, s, r, q, &rep); err != nil {
-			return rep, err
+		if c.sweep, err = c.s.Driver.Sweep(ctx, claims.Filter{Run: r.ID}); err != nil {
+			return err
 		}
-		return rep, verdict(rep)
+		w, err := c.begin(ctx, r)
+		if err != nil {
+			return err
+		}
+		if err := c.work(ctx, []*work{w}, nil); err != nil {
+			return err
+		}
+		return verdict(c.rep)
 	}
-	list, err := s.List(ctx, "")
+	if c.sweep, err = c.s.Driver.Sweep(ctx, claims.Filter{}); err != nil {
+		return err
+	}
+	list, err := c.s.List(ctx, "")
 	if err != nil {
-		return rep, err
+		return err
 	}
-	var first error // that is no reason to leave a run alone: the others are cleaned up all the same
+	first, err := c.runs(ctx, list)
+	if err != nil {
+		return err
+	}
+	if c.rep.Folders, err = c.s.SweepFolders(ctx, c.q.DryRun); err != nil {
+		return err
+	}
+	if err := verdict(c.rep); err != nil {
+		return err
+	}
+	return first
+}
+
+// together is how many runs with claims are cleaned up at a time: their leases are held meanwhile.
+const together = 256
+
+// runs cleans up those that are over, and what belongs to no run. first is a failure that is no reason to leave the other runs
+// alone.
+func (c *cleaner) runs(ctx context.Context, list []runs.Run) (first, err error) {
+	known := map[string]bool{}
+	var begun []*work
+	defer func() {
+		for _, w := range begun {
+			w.lease.Release()
+		}
+	}()
 	for _, r := range list {
-		err := one(ctx, s, r, q, &rep)
-		if err == nil || failure.Is(err, failure.NotFound) { // pruned meanwhile
+		known[r.ID] = true
+		w, err := c.begin(ctx, r)
+		if err == nil {
+			if begun = append(begun, w); len(begun) == together {
+				err = c.work(ctx, begun, nil)
+				begun = nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if failure.Is(err, failure.NotFound) { // pruned meanwhile
 			continue
 		}
 		f := failure.As(err)
 		if ctx.Err() != nil || f == nil {
-			return rep, err
+			return nil, err
 		}
 		if first == nil && f.Kind != failure.RunState && f.Kind != failure.LeaseHeld && f.Kind != failure.HalfApplied {
 			first = err
 		}
-		rep.Skipped = append(rep.Skipped, Skipped{Run: r.ID, State: r.State, Reason: err.Error(), Next: f.Hint})
+		c.rep.Skipped = append(c.rep.Skipped, Skipped{Run: r.ID, State: r.State, Reason: err.Error(), Next: f.Hint})
 	}
-	loose, err := s.Driver.List(ctx, claims.Filter{NoRun: true, Outstanding: true})
+	loose, err := c.s.Driver.List(ctx, claims.Filter{NoRun: true, Outstanding: true})
 	if err != nil {
-		return rep, err
+		return nil, err
 	}
-	release(ctx, s, loose, q, &rep)
-	if rep.Folders, err = s.SweepFolders(ctx, q.DryRun); err != nil {
-		return rep, err
+	late, err := c.late(ctx, func(one claims.Claim) bool { return !known[one.Run] }) // also of runs that were pruned
+	if err != nil {
+		return nil, err
 	}
-	if err := verdict(rep); err != nil {
-		return rep, err
+	last := begun
+	begun = nil
+	return first, c.work(ctx, last, append(c.unused(loose), late...))
+}
+
+// unused are the claims of no run that nobody is using: a preparation at work holds the lock that its claim names.
+func (c *cleaner) unused(list []claims.Claim) (out []claims.Claim) {
+	for _, one := range list {
+		var named struct {
+			Lock string `json:"lock"`
+		}
+		if json.Unmarshal(one.Extra, &named) == nil && named.Lock != "" {
+			if h, held, err := lock.Query(named.Lock); held && err == nil {
+				k := row(one, one.Last, one.CleanupHint())
+				k.Kept = "in use by " + h.String()
+				c.rep.Kept = append(c.rep.Kept, k)
+				continue
+			}
+		}
+		out = append(out, one)
 	}
-	return rep, first
+	return out
+}
+
+// late takes up claims whose resources arrived after they were released. With DryRun it only names them.
+func (c *cleaner) late(ctx context.Context, wanted func(claims.Claim) bool) ([]claims.Claim, error) {
+	if !c.q.DryRun {
+		return c.sweep.TakeUp(ctx, wanted)
+	}
+	var out []claims.Claim
+	for _, one := range c.sweep.Late() {
+		if wanted(one) {
+			one.Last = "arrived late"
+			out = append(out, one)
+		}
+	}
+	return out, nil
 }
 
 func verdict(rep Report) error {
@@ -110,78 +202,134 @@ func verdict(rep Report) error {
 	return e.WithHint("%s", first.Next)
 }
 
-func one(ctx context.Context, s *runs.Service, r runs.Run, q Request, rep *Report) error {
+// work is one run under its lease.
+type work struct {
+	run                  runs.Run
+	lease                *lock.Lock
+	sessions, workspaces []claims.Claim
+}
+
+// begin takes a run's lease and finds what it holds.
+func (c *cleaner) begin(ctx context.Context, r runs.Run) (w *work, err error) {
+	s := c.s
 	if !r.Terminal() {
-		if !q.Cancel {
-			return unfinished(s, r)
+		if !c.q.Cancel {
+			return nil, unfinished(s, r)
 		}
 		if _, live := s.Worker(r.ID); live {
-			return unfinished(s, r)
+			return nil, unfinished(s, r)
 		}
-		if !q.DryRun {
-			var err error
-			if r, err = s.Cancel(ctx, r.ID, "cleanup --cancel", false, q.Who); err != nil && !r.Terminal() {
-				return err // a doubt keeps no run from its end, and is told of the claim below
+		if !c.q.DryRun {
+			if r, err = s.Cancel(ctx, r.ID, "cleanup --cancel", false, c.q.Who); err != nil && !r.Terminal() {
+				return nil, err // a doubt keeps no run from its end, and is told of the claim below
 			}
 		}
 	}
-	l, err := s.Lease(ctx, r.ID)
+	w = &work{run: r}
+	if w.lease, err = s.Lease(ctx, r.ID); err != nil {
+		return nil, err
+	}
+	if err := c.find(ctx, w); err != nil {
+		w.lease.Release()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (c *cleaner) find(ctx context.Context, w *work) error {
+	if err := c.s.NotHalfApplied(w.run.ID); err != nil {
+		return err
+	}
+	late, err := c.late(ctx, func(one claims.Claim) bool { return one.Run == w.run.ID })
 	if err != nil {
 		return err
 	}
-	defer l.Release()
-	if err := s.NotHalfApplied(r.ID); err != nil {
-		return err
-	}
-	list, err := s.Driver.List(ctx, claims.Filter{Run: r.ID, Outstanding: true})
+	list, err := c.s.Driver.List(ctx, claims.Filter{Run: w.run.ID, Outstanding: true})
 	if err != nil {
 		return err
+	}
+	if c.q.DryRun {
+		list = append(list, late...)
 	}
 	// Sessions first: while one lives, its workspace may still change.
-	var sessions, workspaces []claims.Claim
-	for _, c := range list {
-		if c.Kind == claims.KindWorkspace {
-			workspaces = append(workspaces, c)
+	for _, one := range list {
+		if one.Kind == claims.KindWorkspace {
+			w.workspaces = append(w.workspaces, one)
 		} else {
-			sessions = append(sessions, c)
+			w.sessions = append(w.sessions, one)
 		}
 	}
-	before := len(rep.Retained)
-	release(ctx, s, sessions, q, rep)
-	if slices.ContainsFunc(rep.Retained[before:], func(r Row) bool { return r.State != claims.Residue }) { // of which nothing can run
-		for _, c := range workspaces {
-			rep.Retained = append(rep.Retained, row(c, "a session over it may still write", c.CleanupHint()))
+	return nil
+}
+
+// work cleans up runs, and claims of none, and gives the leases back.
+func (c *cleaner) work(ctx context.Context, list []*work, loose []claims.Claim) error {
+	defer func() {
+		for _, w := range list {
+			w.lease.Release()
 		}
-		return nil
+	}()
+	before := len(c.rep.Retained)
+	sessions := loose
+	for _, w := range list {
+		sessions = append(sessions, w.sessions...)
 	}
-	if len(sessions) == 0 && len(workspaces) == 0 {
-		return s.DropHolds(ctx, r.ID, q.DryRun)
+	c.release(ctx, sessions)
+	living := map[string]bool{}
+	for _, r := range c.rep.Retained[before:] {
+		living[r.Run] = living[r.Run] || r.State != claims.Residue // of which nothing can run
 	}
 	var free []claims.Claim
-	for _, c := range workspaces {
-		why, err := s.Unwritten(ctx, c)
-		if err != nil && !q.Discard {
-			rep.Retained = append(rep.Retained, row(c, err.Error(), c.CleanupHint()+" --discard-changes"))
+	for _, w := range list {
+		if living[w.run.ID] {
+			for _, one := range w.workspaces {
+				c.rep.Retained = append(c.rep.Retained, row(one, "a session over it may still write", one.CleanupHint()))
+			}
 			continue
 		}
-		if why != "" && !q.Discard {
-			if c, err = keep(ctx, s, c, why, q.DryRun); err != nil {
-				return err
-			}
-			k := row(c, c.Last, "laufwerk diff "+c.Run+"\n"+c.CleanupHint()+" --discard-changes")
-			k.Kept = why
-			rep.Kept = append(rep.Kept, k)
-			continue
+		some, err := c.unneeded(ctx, w)
+		if err != nil {
+			return err
 		}
-		if c.Keep != "" {
-			if c, err = keep(ctx, s, c, "", q.DryRun); err != nil {
-				return err
-			}
-		}
-		free = append(free, c)
+		free = append(free, some...)
 	}
-	release(ctx, s, free, q, rep)
-	return s.DropHolds(ctx, r.ID, q.DryRun)
+	c.release(ctx, free)
+	for _, w := range list {
+		if living[w.run.ID] {
+			continue
+		}
+		if err := c.s.DropHolds(ctx, w.run.ID, c.q.DryRun); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unneeded are the workspaces of a run that need not be kept. Of the others it is noted why they are.
+func (c *cleaner) unneeded(ctx context.Context, w *work) (free []claims.Claim, err error) {
+	for _, one := range w.workspaces {
+		why, err := c.s.Unwritten(ctx, one)
+		if err != nil && !c.q.Discard {
+			c.rep.Retained = append(c.rep.Retained, row(one, err.Error(), one.CleanupHint()+" --discard-changes"))
+			continue
+		}
+		if why != "" && !c.q.Discard {
+			if one, err = keep(ctx, c.s, one, why, c.q.DryRun); err != nil {
+				return nil, err
+			}
+			k := row(one, one.Last, "laufwerk diff "+one.Run+"\n"+one.CleanupHint()+" --discard-changes")
+			k.Kept = why
+			c.rep.Kept = append(c.rep.Kept, k)
+			continue
+		}
+		if one.Keep != "" {
+			if one, err = keep(ctx, c.s, one, "", c.q.DryRun); err != nil {
+				return nil, err
+			}
+		}
+		free = append(free, one)
+	}
+	return free, nil
 }
 
 func keep(ctx context.Context, s *runs.Service, c claims.Claim, why string, dry bool) (claims.Claim, error) {
@@ -205,49 +353,26 @@ func row(c claims.Claim, last, next string) Row {
 	return Row{Claim: c.ID, Run: c.Run, Kind: c.Kind, State: c.State, Last: last, Next: next}
 }
 
-const interrupted = "not tried: interrupted"
-
-// release ends claims, a few at a time. It works on its own context: an interruption of the command leaves the one that
-// is under way to its end, so that what was observed is recorded.
-func release(ctx context.Context, s *runs.Service, list []claims.Claim, q Request, rep *Report) {
-	if q.DryRun {
-		for _, c := range list {
-			r := row(c, c.Last, "")
+// release ends claims, a few at a time. It works on its own context: an interruption of the command leaves what is under way
+// to its end, so that what was observed is recorded.
+func (c *cleaner) release(ctx context.Context, list []claims.Claim) {
+	if c.q.DryRun {
+		for _, one := range list {
+			r := row(one, one.Last, "")
 			r.Planned = true
-			rep.Released = append(rep.Released, r)
+			c.rep.Released = append(c.rep.Released, r)
 		}
 		return
 	}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, parallel)
-	for _, c := range list {
-		slots <- struct{}{}
-		if ctx.Err() != nil { // while it waited for its turn
-			<-slots
-			mu.Lock()
-			rep.Retained = append(rep.Retained, row(c, interrupted, c.CleanupHint()))
-			mu.Unlock()
-			continue
+	c.sweep.Release(ctx, list, parallel, func(after claims.Claim, err error) {
+		if err == nil {
+			c.rep.Released = append(c.rep.Released, row(after, after.Last, ""))
+			return
 		}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			after, err := s.Driver.Release(context.WithoutCancel(ctx), c.ID)
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				rep.Released = append(rep.Released, row(after, after.Last, ""))
-				return
-			}
-			next := c.CleanupHint()
-			if f := failure.As(err); f != nil && f.Hint != "" {
-				next = f.Hint
-			}
-			if after.ID == "" {
-				after = c
-			}
-			rep.Retained = append(rep.Retained, row(after, err.Error(), next))
-		})
-	}
-	wg.Wait()
+		next := after.CleanupHint()
+		if f := failure.As(err); f != nil && f.Hint != "" {
+			next = f.Hint
+		}
+		c.rep.Retained = append(c.rep.Retained, row(after, err.Error(), next))
+	})
 }

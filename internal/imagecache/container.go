@@ -66,7 +66,7 @@ type Containers struct {
 	Now     func() time.Time
 }
 
-var _ providers.Resources = Containers{}
+var _ providers.Listing = Containers{}
 
 func (c Containers) of(in providers.Intent) (Spec, owned.Container, error) {
 	var s Spec
@@ -126,6 +126,48 @@ func (c Containers) Delete(ctx context.Context, in providers.Intent) providers.R
 		}
 	}
 	return r
+}
+
+// List finds the containers of a store.
+func (c Containers) List(ctx context.Context, in providers.Intent) ([]providers.Found, error) {
+	e, err := c.engine(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return owned.List(ctx, e, in)
+}
+
+// DeleteAll removes containers and their directories.
+func (c Containers) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
+	e, err := c.engine(ctx, list[0])
+	if err != nil {
+		out := make([]providers.Ended, len(list))
+		for i := range out {
+			out[i].Observation.Err = err
+		}
+		return out
+	}
+	return owned.DeleteAll(ctx, e, list, there, parallel, c.Now, func(ctx context.Context, in providers.Intent, out *providers.Ended) {
+		s, _, err := c.of(in)
+		if err == nil {
+			err = s.clear(ctx)
+		}
+		if err != nil {
+			out.Result.Err = err // an empty directory is no reason to doubt the container's end
+		}
+	})
+}
+
+// engine is the one that an intent names, or the one that the settings lead to.
+func (c Containers) engine(ctx context.Context, in providers.Intent) (*dockerengine.Engine, error) {
+	if in.Endpoint == "" {
+		return c.Connect(ctx, "")
+	}
+	s, _, err := c.of(in)
+	if err != nil {
+		return nil, err
+	}
+	return c.Connect(ctx, s.Engine)
 }
 
 func (s Spec) clear(ctx context.Context) error {

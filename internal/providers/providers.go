@@ -112,6 +112,34 @@ type Resources interface {
 	Delete(ctx context.Context, in Intent) Result
 }
 
+// Found is a resource that carries the label of a store of laufwerk, whosever it is.
+type Found struct {
+	Resource string // its id
+	Name     string
+	Owner    string // the labels that it carries, as they are
+	Claim    string
+	Image    string
+	Created  time.Time
+}
+
+// Listing is a Resources that sees, and ends, many resources with few questions.
+type Listing interface {
+	Resources
+	// List finds everything that carries the label of an intent's owner on the endpoint that the intent names, and fails where
+	// another endpoint answers, or none. The zero intent means every owner, and the endpoint that the settings lead to.
+	List(ctx context.Context, in Intent) ([]Found, error)
+	// DeleteAll is Delete, then Observe, for intents of one endpoint whose resources are recorded, a few at a time. there is what
+	// List has found: what is not in it is not asked to end. Whether they are absent afterwards is found out by one list. When
+	// the context ends, nothing more is asked for, and Result.Err says so.
+	DeleteAll(ctx context.Context, list []Intent, there []Found, parallel int) []Ended
+}
+
+// Ended is what became of one resource of many.
+type Ended struct {
+	Result      Result
+	Observation Observation
+}
+
 // Need is what a target must be ready for.
 type Need struct {
 	Workspace  bool   // engine and image

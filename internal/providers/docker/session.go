@@ -243,6 +243,11 @@ func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.O
 	if o.Presence != providers.Absent {
 		return o
 	}
+	return p.directory(in, s, id, o)
+}
+
+// directory is what is observed of a session whose container is absent.
+func (p *Provider) directory(in providers.Intent, s spec, id sessiondir.Identity, o providers.Observation) providers.Observation {
 	at, err := sessiondir.Open(s.Dir, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		o.Evidence = append(o.Evidence, p.saw("directory absent at %s", s.Dir)...)
@@ -276,6 +281,11 @@ func (p *Provider) Delete(ctx context.Context, in providers.Intent) providers.Re
 	if o.Presence != providers.Absent {
 		return providers.Result{Err: errors.Join(o.Err, fmt.Errorf("the container is %s after its removal", o.Presence)), Evidence: r.Evidence}
 	}
+	return p.clear(ctx, s, id, r)
+}
+
+// clear removes the directory of a session whose container is absent.
+func (p *Provider) clear(ctx context.Context, s spec, id sessiondir.Identity, r providers.Result) providers.Result {
 	at, err := sessiondir.Open(s.Dir, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r

@@ -1,0 +1,219 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// Sweep is one look at everything that carries this store's label on the endpoints that claims name. It finds what arrived
+// after its claim was released, and ends many resources with few questions.
+type Sweep struct {
+	d    *Driver
+	seen map[string]sight // by endpoint, those that can be listed
+	late []Sighting
+}
+
+// sight is what one endpoint listed, or why nothing was learned.
+type sight struct {
+	found []providers.Found
+	err   error
+}
+
+// Sweep looks. Endpoints that do not answer are no failure: what claims record there is retained by Release, with the reason.
+func (d *Driver) Sweep(ctx context.Context, f Filter) (*Sweep, error) {
+	recorded, err := d.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sweep{d: d, seen: map[string]sight{}}
+	for _, c := range recorded {
+		r, ok := d.listing(c)
+		if _, looked := s.seen[c.Intent.Endpoint]; looked || !ok || c.State == Abandoned {
+			continue
+		}
+		found, err := r.List(ctx, c.Intent)
+		s.seen[c.Intent.Endpoint] = sight{found, err}
+		if err != nil {
+			continue
+		}
+		sightings, err := d.Sighted(ctx, found)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range sightings {
+			if one.Late && one.Claim.Intent.Endpoint == c.Intent.Endpoint {
+				s.late = append(s.late, one)
+			}
+		}
+	}
+	return s, nil
+}
+
+func (d *Driver) listing(c Claim) (providers.Listing, bool) {
+	r, _ := d.o.Resources(c.Kind, c.Provider)
+	l, ok := r.(providers.Listing)
+	return l, ok
+}
+
+// Late are the claims whose resources arrived after they were released.
+func (s *Sweep) Late() []Claim {
+	out := make([]Claim, 0, len(s.late))
+	for _, one := range s.late {
+		out = append(out, one.Claim)
+	}
+	return out
+}
+
+// TakeUp takes the late ones among claims up again: they are deleting then. The caller holds the leases of their runs.
+func (s *Sweep) TakeUp(ctx context.Context, wanted func(Claim) bool) ([]Claim, error) {
+	var out []Claim
+	for _, one := range s.late {
+		if !wanted(one.Claim) {
+			continue
+		}
+		c, err := s.d.Arrived(ctx, one.Claim.ID, one.Found.Resource)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// ErrInterrupted is why a claim was not tried.
+var ErrInterrupted = errors.New("not tried: interrupted")
+
+// Release ends claims, a few at a time, and tells what Driver.Release would return of each, one after the other. What can be
+// ended together is. When the context ends, what is under way comes to its end, so that what was observed is recorded; the
+// failure of the others is ErrInterrupted.
+func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell func(Claim, error)) {
+	var mu sync.Mutex
+	told := func(c Claim, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		tell(c, err)
+	}
+	var single []Claim
+	type group struct {
+		kind               Kind
+		provider, endpoint string
+	}
+	together := map[group][]Claim{}
+	var order []group
+	for _, c := range s.current(ctx, list) {
+		look, listed := s.seen[c.Intent.Endpoint]
+		_, can := s.d.listing(c)
+		switch {
+		case !c.Outstanding() || c.Keep != "" || !listed || !can:
+			single = append(single, c)
+		case failure.Is(look.err, failure.NotReady), failure.Is(look.err, failure.Unsupported): // asked once, and not once for every claim
+			told(s.d.unreached(ctx, c, look.err))
+		case look.err == nil && c.Intent.Resource != "" && (c.State == Allocated || c.State == Deleting):
+			g := group{c.Kind, c.Provider, c.Intent.Endpoint}
+			if together[g] == nil {
+				order = append(order, g)
+			}
+			together[g] = append(together[g], c)
+		default:
+			single = append(single, c)
+		}
+	}
+	for _, g := range order {
+		s.d.releaseAll(ctx, together[g], s.seen[g.endpoint].found, parallel, told)
+	}
+	some(len(single), parallel, func(i int) {
+		if ctx.Err() != nil { // while it waited for its turn
+			told(single[i], ErrInterrupted)
+			return
+		}
+		told(s.d.Release(context.WithoutCancel(ctx), single[i].ID))
+	})
+}
+
+// some does things side by side, at most parallel at a time.
+func some(n, parallel int, do func(i int)) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, parallel)
+	for i := range n {
+		if parallel == 1 {
+			do(i)
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			do(i)
+		})
+	}
+}
+
+// current are the claims as they are stored now, those that cannot be read as they were.
+func (s *Sweep) current(ctx context.Context, list []Claim) []Claim {
+	out := slices.Clone(list)
+	_ = s.d.o.Store.View(ctx, func(tx store.Tx) error { // Release will fail the same way, and say so
+		for i := range out {
+			var c Claim
+			if load(tx, out[i].ID, &c) == nil {
+				out[i] = c
+			}
+		}
+		return nil
+	})
+	return out
+}
+
+// unreached records that nothing could be learned of a claim.
+func (d *Driver) unreached(ctx context.Context, c Claim, why error) (Claim, error) {
+	c, err := d.step(ctx, c, Unseen, d.found(says(providers.Unseen, why), ""))
+	if err != nil {
+		return c, err
+	}
+	return d.verdict(c, why)
+}
+
+// releaseAll is Release for allocated and deleting claims of one endpoint.
+func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []providers.Found, parallel int, tell func(Claim, error)) {
+	r, _ := d.listing(list[0])
+	var asked []Claim
+	var intents []providers.Intent
+	for _, c := range list {
+		if ctx.Err() != nil {
+			tell(c, ErrInterrupted)
+			continue
+		}
+		if c.State == Allocated {
+			var err error
+			if c, err = d.step(ctx, c, Ask, nil); err != nil || c.State != Deleting {
+				tell(c, err)
+				continue
+			}
+		}
+		asked, intents = append(asked, c), append(intents, c.Intent)
+	}
+	if len(asked) == 0 {
+		return
+	}
+	crash.Point("claims/before-delete-all")
+	ended := r.DeleteAll(ctx, intents, there, parallel)
+	crash.Point("claims/after-delete-all")
+	for i, c := range asked {
+		if i >= len(ended) {
+			ended = append(ended, providers.Ended{Observation: providers.Observation{Err: fmt.Errorf("the provider %s says nothing of it", c.Provider)}})
+		}
+		o := ended[i].Observation
+		c, err := d.step(ctx, c, eventOf(o), d.found(says(o.Presence, o.Err), o.Resource, append(ended[i].Result.Evidence, o.Evidence...)...))
+		if err == nil {
+			c, err = d.verdict(c, firstError(o.Err, ended[i].Result.Err))
+		}
+		tell(c, err)
+	}
+}

@@ -1,0 +1,53 @@
+package docker
+
+import (
+	"context"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
+	"github.com/laufwerk/laufwerk/internal/providers"
+)
+
+var _ providers.Listing = (*Provider)(nil)
+
+// List finds the containers of a store, with one list.
+func (p *Provider) List(ctx context.Context, in providers.Intent) ([]providers.Found, error) {
+	e, err := p.engine(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return owned.List(ctx, e, in)
+}
+
+// engine is the one that an intent names, or of the zero intent the one that the settings lead to.
+func (p *Provider) engine(ctx context.Context, in providers.Intent) (*dockerengine.Engine, error) {
+	if in.Endpoint == "" {
+		return p.c.Connect(ctx, "")
+	}
+	s, _, err := read(in)
+	if err != nil {
+		return nil, err
+	}
+	return p.known(ctx, in, s)
+}
+
+// DeleteAll removes the containers of sessions, and then, of those whose absence was seen, the directories.
+func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
+	e, err := p.engine(ctx, list[0])
+	if err != nil {
+		out := make([]providers.Ended, len(list))
+		for i := range out {
+			out[i].Observation.Err = err
+		}
+		return out
+	}
+	return owned.DeleteAll(ctx, e, list, there, parallel, p.c.Now, func(ctx context.Context, in providers.Intent, out *providers.Ended) {
+		s, id, err := read(in)
+		if err != nil {
+			out.Observation = providers.Observation{Err: err}
+			return
+		}
+		out.Result = p.clear(ctx, s, id, out.Result)
+		out.Observation = p.directory(in, s, id, out.Observation)
+	})
+}
