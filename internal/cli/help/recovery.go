@@ -56,6 +56,11 @@ func remedies() []remedy {
 			[]string{"laufwerk version", "laufwerk runs list", "laufwerk resume RUN"},
 		},
 		{
+			"A login has expired, or the model cannot be reached",
+			"The run is interrupted (exit 4) and nothing is lost: log in, or wait, and resume. The turn goes on in its conversation.",
+			[]string{"laufwerk doctor", "codex login", "laufwerk resume RUN"},
+		},
+		{
 			"The disk is full",
 			"Writes are whole or not at all: free space, then resume. Terminal runs and workspaces without unwritten changes can go.",
 			[]string{"laufwerk cleanup --all --dry-run", "laufwerk runs prune", "laufwerk resume RUN"},
