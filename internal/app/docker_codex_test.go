@@ -28,7 +28,7 @@ type codexBoxed struct {
 }
 
 // certificates are where a container finds the model server's authority: in the workspace, of which it is a part.
-const certificates = "ca.pem"
+const certificates = "tests-ca.crt"
 
 const brokenFields = `// Parses a line of fields, separated by commas; what follows a # is a comment.
 exports.parse = function (line) {
