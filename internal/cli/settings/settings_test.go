@@ -41,6 +41,7 @@ func TestTheNearestLayerWinsForEverySetting(t *testing.T) {
 		ScriptStepTime:    {"", `"1s"`, "3s", "4s"},
 		WriteBackMaxFiles: {"", `1`, "2", "3"},
 		WriteBackMaxBytes: {"", `1`, "2", "3"},
+		DockerHost:        {"", `"unix:///file"`, "unix:///variable", "unix:///flag"},
 	}
 	for _, row := range Table() {
 		sample, ok := samples[row.Name]
