@@ -191,19 +191,9 @@ func (s Spec) clear(ctx context.Context) error {
 
 // want is the container.
 func (s Spec) want() owned.Want {
-	off, none := false, int64(0)
-	host := &container.HostConfig{
-		NetworkMode: container.NetworkMode(s.Network), UsernsMode: container.UsernsMode(s.UserNS), CapDrop: []string{"ALL"},
-		SecurityOpt: []string{"no-new-privileges"}, RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, Init: &off,
-		LogConfig: container.LogConfig{Type: "none"}, Mounts: []mount.Mount{bind(s.Binary, inside.Binary, true)}, Tmpfs: map[string]string{},
-		Resources: container.Resources{NanoCPUs: s.Resources.NanoCPUs(), Memory: s.Resources.MemoryBytes, PidsLimit: &none},
-	}
-	if s.Resources.SwapBytes != nil {
-		host.MemorySwap = s.Resources.MemoryBytes + *s.Resources.SwapBytes
-	}
-	if s.Resources.PIDs > 0 {
-		host.PidsLimit = &s.Resources.PIDs
-	}
+	host := owned.Hardened(s.Resources)
+	host.NetworkMode, host.UsernsMode = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS)
+	host.Mounts = []mount.Mount{bind(s.Binary, inside.Binary, true)}
 	ready := "/tmp/" + readyFile
 	if s.Purpose == Prove {
 		host.ReadonlyRootfs = true

@@ -2,7 +2,6 @@ package targets
 
 import (
 	"encoding/json"
-	"math"
 	"strconv"
 	"strings"
 
@@ -19,9 +18,6 @@ type Resources struct {
 
 // LeastMemory is what a container engine accepts at least, in bytes.
 const LeastMemory = 6 << 20
-
-// NanoCPUs are the cores in billionths, as container engines count them.
-func (r Resources) NanoCPUs() int64 { return int64(math.Round(r.CPUs*1000)) * 1_000_000 }
 
 // ParseResources reads the option at path.
 func ParseResources(path string, raw json.RawMessage) (Resources, error) {

@@ -41,7 +41,7 @@ func points(got container.InspectResponse, w Want, in providers.Intent) []point 
 		{"the user", c.User, wc.User},
 		{"the network", network(h.NetworkMode), network(wh.NetworkMode)},
 		{"the memory limit", show(h.Memory), show(wh.Memory)},
-		{"the number of CPUs", show(h.NanoCPUs), show(wh.NanoCPUs)},
+		{"the number of CPUs", show([]int64{h.NanoCPUs, h.CPUPeriod, h.CPUQuota}), show([]int64{wh.NanoCPUs, wh.CPUPeriod, wh.CPUQuota})},
 		{"the limit of processes", pids(h.PidsLimit), pids(wh.PidsLimit)},
 		{"privileged", show(h.Privileged), show(wh.Privileged)},
 		{"the read-only root file system", show(h.ReadonlyRootfs), show(wh.ReadonlyRootfs)},

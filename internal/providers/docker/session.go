@@ -131,27 +131,17 @@ func read(in providers.Intent) (s spec, id sessiondir.Identity, err error) {
 
 // want is the container of a session.
 func (s spec) want() owned.Want {
-	init := false // our own first process reaps
-	host := &container.HostConfig{
-		NetworkMode: container.NetworkMode(s.Network), UsernsMode: container.UsernsMode(s.UserNS),
-		ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"},
-		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, Init: &init,
-		LogConfig: container.LogConfig{Type: "none"},
-		Mounts: []mount.Mount{
-			bind(s.Workspace, workdir, s.ReadOnly),
-			bind(filepath.Join(s.Dir, sessiondir.Home), homeDir, false),
-			bind(filepath.Join(s.Dir, sessiondir.Ops), opsDir, false),
-			bind(filepath.Join(s.Dir, sessiondir.Tmp), tmpDir, false),
-			bind(s.Binary, inside.Binary, true),
-		},
-		Tmpfs:     map[string]string{loginDir: s.memory("size=1m,mode=0700,noexec"), "/run": s.memory("size=16m,mode=0755,noexec"), "/var/tmp": s.memory("mode=1777,exec")},
-		Resources: container.Resources{NanoCPUs: s.Resources.NanoCPUs(), Memory: s.Resources.MemoryBytes},
+	host := owned.Hardened(s.Resources)
+	host.NetworkMode, host.UsernsMode, host.ReadonlyRootfs = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS), true
+	host.Mounts = []mount.Mount{
+		bind(s.Workspace, workdir, s.ReadOnly),
+		bind(filepath.Join(s.Dir, sessiondir.Home), homeDir, false),
+		bind(filepath.Join(s.Dir, sessiondir.Ops), opsDir, false),
+		bind(filepath.Join(s.Dir, sessiondir.Tmp), tmpDir, false),
+		bind(s.Binary, inside.Binary, true),
 	}
-	if s.Resources.SwapBytes != nil {
-		host.MemorySwap = s.Resources.MemoryBytes + *s.Resources.SwapBytes
-	}
-	if s.Resources.PIDs > 0 {
-		host.PidsLimit = &s.Resources.PIDs
+	host.Tmpfs = map[string]string{
+		loginDir: s.memory("size=1m,mode=0700,noexec"), "/run": s.memory("size=16m,mode=0755,noexec"), "/var/tmp": s.memory("mode=1777,exec"),
 	}
 	for _, v := range s.Volumes {
 		if !taken(v) {
