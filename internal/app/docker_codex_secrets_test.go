@@ -62,14 +62,18 @@ func (w *codexBoxed) without(what string, r io.Reader, least int64, words []stri
 }
 
 // The login is in the memory of the container that needs it, without the token that renews it, and nowhere else: neither
-// while Codex works nor afterwards. The worker is killed meanwhile; the turn goes on and is paid for once.
+// while Codex works nor afterwards. The worker is killed meanwhile; the turn goes on and is paid for once. The agent finds its
+// skill.
 func TestCodexInContainersOutlivesItsWorkerAndKeepsTheLogin(t *testing.T) {
 	t.Parallel()
 	w := newCodexBoxed(t)
 	w.point()
+	w.change("laufwerk/workflows/turn/workflow.ts", "agent({ harness", `agent({
+  skills: [{ name: "release-notes", description: "How we write them", content: "Write xylophone.", files: { "scripts/say.sh": "#!/bin/sh\necho said by $(id -u)\n" } }],
+  harness`)
 	image := w.prepare()
 	gate := make(chan struct{})
-	w.model.Play(testkit.Gate(gate, testkit.Shell("echo hi > hi.txt; cat ~/codex/auth.json | tr -d '\\n' | cut -c1-2000")), testkit.Say("done"))
+	w.model.Play(testkit.Gate(gate, testkit.Shell("cd ~/codex/skills/release-notes && cat SKILL.md && scripts/say.sh; cat ~/codex/auth.json | tr -d '\\n' | cut -c1-2000")), testkit.Say("done"))
 	cmd, _ := w.codexWorld.start("run", "turn", "--no-input")
 	w.asked(1)
 
@@ -119,6 +123,9 @@ func TestCodexInContainersOutlivesItsWorkerAndKeepsTheLogin(t *testing.T) {
 	w.goesOn("done", 2)
 	if left := engine.Containers(t, w.endpoint, owned.LabelOwner+"="+w.owner()); len(left) > 0 {
 		t.Errorf("containers are left: %v", left)
+	}
+	if sent := w.model.Requests(""); !strings.Contains(sent[0].Raw, "release-notes: How we write them") || !strings.Contains(sent[1].Raw, "Write xylophone.") || !strings.Contains(sent[1].Raw, "said by 65534") {
+		t.Errorf("the skill: %.300v", last(sent[1]))
 	}
 	if answer := w.model.Requests("")[1].Raw; strings.Contains(answer, w.secrets[2]) || !strings.Contains(answer, w.secrets[1][:100]) {
 		t.Errorf("the agent did not read its login, or the token that renews it: %.300v", last(w.model.Requests("")[1]))

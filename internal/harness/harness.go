@@ -45,7 +45,17 @@ type Agent struct {
 	Options        json.RawMessage // normalised
 	Instructions   string
 	PermissionMode string
+	Skills         []Skill
 	ActiveTools    []string
+}
+
+// Skill is a text that an agent reads when its description fits what it is asked, with files beside it. It is valid: a name
+// is a file name of lower-case letters, digits and hyphens, paths are relative and stay below the skill.
+type Skill struct {
+	Name        string            `json:"name"`
+	Description string            `json:"description"` // one line
+	Content     string            `json:"content"`
+	Files       map[string]string `json:"files,omitempty"` // content by path, with slashes
 }
 
 // Turn is one prompt of a conversation.
@@ -56,6 +66,7 @@ type Turn struct {
 	Schema         json.RawMessage // of the answer; nil for text
 	Instructions   string
 	PermissionMode string
+	Skills         []Skill
 	Continued      bool            // the last turn was cut: the program is asked to go on
 	Binary         string          // path of the prepared program, where it has one
 	Home           string          // the program's private home, as the program sees it

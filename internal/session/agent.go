@@ -19,7 +19,7 @@ type Agent struct {
 	Harness        Program         `json:"harness"`
 	Instructions   string          `json:"instructions,omitempty"`
 	PermissionMode string          `json:"permissionMode"`
-	Skills         json.RawMessage `json:"skills,omitempty"`
+	Skills         []harness.Skill `json:"skills,omitempty"`
 	ActiveTools    []string        `json:"activeTools,omitempty"`
 }
 
@@ -84,7 +84,9 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 		if !on.Skills {
 			return Agent{}, options.Invalid("skills", "injected skills are refused on %s targets: %s", on.Kind, on.SkillsReason)
 		}
-		a.Skills = raw
+		if a.Skills, err = parseSkills(raw); err != nil {
+			return Agent{}, err
+		}
 	}
 	if raw := fields["activeTools"]; !empty(raw) {
 		if a.ActiveTools, err = options.Strings("activeTools", raw, "a list of names"); err != nil {
@@ -92,7 +94,7 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 		}
 	}
 	return a, h.Accept(harness.Agent{
-		Options: a.Harness.Options, Instructions: a.Instructions, PermissionMode: a.PermissionMode, ActiveTools: a.ActiveTools,
+		Options: a.Harness.Options, Instructions: a.Instructions, PermissionMode: a.PermissionMode, Skills: a.Skills, ActiveTools: a.ActiveTools,
 	})
 }
 

@@ -116,6 +116,65 @@ func TestAgentsThatLocalTargetsRefuse(t *testing.T) {
 	}
 }
 
+// skilled is a provider that says it brings skills along, pliable a harness that takes them.
+type (
+	skilled struct{ *local.Provider }
+	pliable struct{ *command.Harness }
+)
+
+func (p skilled) Info() providers.Info {
+	i := p.Provider.Info()
+	i.Skills, i.SkillsReason = true, ""
+	return i
+}
+
+func (pliable) Accept(harness.Agent) error { return nil }
+
+func TestSkills(t *testing.T) {
+	t.Parallel()
+	normalize := func(skills string, h harness.Harness) (session.Agent, error) {
+		return session.NormalizeAgent(json.RawMessage(`{"target":{"kind":"local","id":"local","options":{"id":"local"},"fingerprint":"f"},"harness":{"program":"command","options":{"command":["x"],"protocol":"text"}},"skills":`+skills+`}`),
+			func(string) (providers.Provider, bool) { return skilled{local.New("", nil, nil)}, true },
+			func(string) (harness.Harness, bool) { return h, true })
+	}
+	a, err := normalize(`[{"name":"a-1","description":"Für ü: \"x\"","content":"c","files":{"b/c.sh":"#!/bin/sh\n","b/d":""}},{"name":"b","description":"d","content":""}]`, pliable{command.New(nil)})
+	if err != nil || len(a.Skills) != 2 || a.Skills[0].Files["b/c.sh"] != "#!/bin/sh\n" || a.Skills[1].Name != "b" {
+		t.Errorf("%+v, %v", a.Skills, err)
+	}
+	skill := func(fields string) string { return `[{"name":"n","description":"d","content":"c",` + fields + `}]` }
+	for given, words := range map[string][]string{
+		`{}`:                               {"skills", "a list"},
+		`["x"]`:                            {"skills[0]", "description"},
+		`[{"name":"n","description":"d"}]`: {"skills[0].content", "a text"},
+		`[{"name":"../n","description":"d","content":"c"}]`:                                                      {"skills[0].name", "hyphens"},
+		`[{"name":".system","description":"d","content":"c"}]`:                                                   {"skills[0].name", "hyphens"},
+		`[{"name":"n","description":"d\ne","content":"c"}]`:                                                      {"skills[0].description", "one line"},
+		`[{"name":"n","description":" ","content":"c"}]`:                                                         {"skills[0].description", "one line"},
+		`[{"name":"n","description":"d","content":"\u0000"}]`:                                                    {"skills[0].content", "NUL"},
+		`[{"name":"n","description":"d","content":"c"},{"name":"n","description":"d","content":"c"}]`:            {"skills[1].name", "earlier"},
+		`[{"name":"n","description":"d","content":"` + strings.Repeat("x", 600<<10) + `"}]`:                      {"skills", "together"},
+		`[` + strings.TrimSuffix(strings.Repeat(`{"name":"n","description":"d","content":"c"},`, 40), ",") + `]`: {"skills", "at most 32"},
+		skill(`"file":{}`):                 {"skills[0].file", "`files`"},
+		skill(`"files":["x"]`):             {"skills[0].files", "an object"},
+		skill(`"files":{"../x":""}`):       {"skills[0].files", "below"},
+		skill(`"files":{"/x":""}`):         {"skills[0].files", "below"},
+		skill(`"files":{"a/./x":""}`):      {"skills[0].files", "below"},
+		skill(`"files":{"a/":""}`):         {"skills[0].files", "below"},
+		skill(`"files":{"":""}`):           {"skills[0].files", "below"},
+		skill(`"files":{"skill.md":""}`):   {"skills[0].files", "SKILL.md"},
+		skill(`"files":{"a":"","a/b":""}`): {"skills[0].files", "not both"},
+		skill(`"files":{"a":1}`):           {"skills[0].files.a", "a text"},
+	} {
+		_, err := normalize(given, pliable{command.New(nil)})
+		if f := failure.As(err); f == nil || len(f.Paths) != 1 || f.Paths[0] != words[0] || !strings.Contains(f.Error(), words[1]) {
+			t.Errorf("%.100s: %v", given, err)
+		}
+	}
+	if _, err := normalize(`[{"name":"n","description":"d","content":"c"}]`, command.New(nil)); err == nil || !strings.Contains(err.Error(), "`instructions`") {
+		t.Errorf("a program of the user's own: %v", err)
+	}
+}
+
 // A session does one operation at a time, and others queue: also behind its end.
 func TestOperationsQueue(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 	}
 	t := &turn{m: m, s: s, h: h, op: op, conversation: s.conversation, Turn: harness.Turn{
 		Options: s.agent.Harness.Options, Prompt: a.Prompt, Schema: a.Output, Instructions: s.agent.Instructions,
-		PermissionMode: s.agent.PermissionMode, State: s.state,
+		PermissionMode: s.agent.PermissionMode, Skills: s.agent.Skills, State: s.state,
 	}}
 	reply, err := t.run(ctx, time.Duration(a.Timeout)*time.Millisecond)
 	if err != nil {

@@ -85,6 +85,9 @@ func (*Harness) Turn(t harness.Turn) (harness.Command, error) {
 		cmd.Files = append(cmd.Files, harness.File{Path: schemaFile, Content: t.Schema, Mode: 0o600})
 		cmd.Argv = append(cmd.Argv, "--output-schema", path.Join(t.Home, schemaFile))
 	}
+	for _, s := range t.Skills {
+		cmd.Files = append(cmd.Files, skillFiles(s)...)
+	}
 	if t.Conversation != "" {
 		cmd.Argv = append(cmd.Argv, "resume", t.Conversation)
 	}

@@ -236,3 +236,33 @@ func TestWebSearchIsOfferedWhereItIsAsked(t *testing.T) {
 		t.Error("the request offers no web search")
 	}
 }
+
+// What Codex tells the model of skills that were put into its home: enough to read them.
+func TestSkillsAreOfferedToTheModel(t *testing.T) {
+	s := newStation(t, testkit.Say("ok"))
+	skill := harness.Skill{
+		Name: "release-notes", Description: `For "release notes": what they hold`, Content: "Write xylophone.\n",
+		Files: map[string]string{"scripts/list.sh": "#!/bin/sh\necho list\n", "example.md": "e\n"},
+	}
+	if _, _, err := s.turn(harness.Turn{Prompt: "x", Skills: []harness.Skill{skill}}); err != nil {
+		t.Fatal(err)
+	}
+	sent := s.model.Requests("")[0].Raw
+	at := filepath.Join(s.home, "skills/release-notes/SKILL.md")
+	for _, want := range []string{"release-notes", `For \"release notes\": what they hold`, "release-notes/SKILL.md", filepath.Join(s.home, "skills")} {
+		if !strings.Contains(sent, want) {
+			t.Errorf("the request does not say %q", want)
+		}
+	}
+	if strings.Contains(sent, "xylophone") {
+		t.Error("the skill is sent whole")
+	}
+	for name, want := range map[string]string{
+		at: "---\nname: release-notes\ndescription: \"For \\\"release notes\\\": what they hold\"\n---\n\nWrite xylophone.\n",
+		filepath.Join(filepath.Dir(at), "scripts/list.sh"): "#!/bin/sh\necho list\n",
+	} {
+		if b, err := os.ReadFile(name); err != nil || string(b) != want {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+}

@@ -58,6 +58,9 @@ func (*Harness) Accept(a harness.Agent) error {
 	if a.PermissionMode != harness.AllowAll {
 		return options.Invalid("permissionMode", "%q is refused: a program of your own has no permissions that laufwerk could set; use a target that isolates it", a.PermissionMode)
 	}
+	if len(a.Skills) > 0 {
+		return options.Invalid("skills", "a program of your own has no place for skills that laufwerk knows of; put their text into `instructions`")
+	}
 	if len(a.ActiveTools) > 0 {
 		return options.Invalid("activeTools", "a program of your own has no tools that laufwerk could choose")
 	}

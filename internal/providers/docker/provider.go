@@ -50,9 +50,8 @@ func (*Provider) Info() providers.Info {
 		Kind:      Kind,
 		Isolation: "a container: its own processes, files and limits; the kernel is this host's",
 		ReadOnly:  true,
-		SkillsReason: "this version does not bring skills into a container; " +
-			"put their text into `instructions`",
-		Limits: []string{"cpus", "memoryBytes", "swapBytes", "pids"},
+		Skills:    true,
+		Limits:    []string{"cpus", "memoryBytes", "swapBytes", "pids"},
 	}
 }
 
