@@ -53,7 +53,8 @@ type Claim struct {
 	Keep        string               `json:"keep,omitempty"`  // why it is deliberately kept ("unwritten changes"); cleanup then needs --discard-changes
 	Evidence    []providers.Evidence `json:"evidence,omitempty"`
 	Last        string               `json:"lastObservation,omitempty"`
-	Reason      string               `json:"reason,omitempty"` // of abandoning
+	Reason      string               `json:"reason,omitempty"`   // of abandoning
+	Accepted    []Acceptance         `json:"accepted,omitempty"` // changes of its endpoint's identity
 	IntentAt    time.Time            `json:"intentAt"`
 	AllocatedAt time.Time            `json:"allocatedAt,omitzero"`
 	DeletingAt  time.Time            `json:"deletingAt,omitzero"`

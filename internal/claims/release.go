@@ -142,6 +142,10 @@ func retained(c Claim, cause error) error {
 		e.Message = fmt.Sprintf("something that is not laufwerk's has the name of the %s, and was not touched: ", c.name())
 		e.Hint = fmt.Sprintf("look at it, then give the claim up: laufwerk claims abandon %s --reason '...'", c.ID)
 	}
+	if f := failure.As(cause); f != nil && f.Fields["answers"] != nil { // an endpoint of another identity
+		e.Hint = fmt.Sprintf("%s   # once that engine answers again\n%s --accept-identity %s   # if it is the same engine, which was moved",
+			c.CleanupHint(), c.CleanupHint(), failure.Quote(fmt.Sprintf("%s=%v", c.Intent.Endpoint, f.Fields["answers"])))
+	}
 	e.Message += last
 	if cause != nil {
 		e.Err = cause

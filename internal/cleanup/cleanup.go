@@ -19,7 +19,8 @@ type Request struct {
 	All     bool   // all runs that are over, and what belongs to no run
 	Cancel  bool   // runs without a live worker that are not over are cancelled first
 	DryRun  bool
-	Discard bool // also workspaces with changes that were never written back
+	Discard bool   // also workspaces with changes that were never written back
+	Accept  string // "OLD=NEW": the identity that claims record of an engine, and the one that it has now
 	Who     journal.Who
 }
 
@@ -49,7 +50,8 @@ type Report struct {
 	Kept     []Row     `json:"kept"`
 	Retained []Row     `json:"retained"`
 	Skipped  []Skipped `json:"skipped"`
-	Folders  []string  `json:"folders"` // of runs that never came to be
+	Folders  []string  `json:"folders"`            // of runs that never came to be
+	Accepted int       `json:"accepted,omitempty"` // claims whose endpoint has another identity now
 }
 
 // parallel deletions.
@@ -76,6 +78,12 @@ func (c *cleaner) clean(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		if err := c.over(r); err != nil {
+			return err
+		}
+		if err := c.accept(ctx, claims.Filter{Run: r.ID}, []runs.Run{r}); err != nil {
+			return err
+		}
 		if c.sweep, err = c.s.Driver.Sweep(ctx, claims.Filter{Run: r.ID}); err != nil {
 			return err
 		}
@@ -88,11 +96,14 @@ func (c *cleaner) clean(ctx context.Context) (err error) {
 		}
 		return verdict(c.rep)
 	}
-	if c.sweep, err = c.s.Driver.Sweep(ctx, claims.Filter{}); err != nil {
-		return err
-	}
 	list, err := c.s.List(ctx, "")
 	if err != nil {
+		return err
+	}
+	if err := c.accept(ctx, claims.Filter{}, list); err != nil {
+		return err
+	}
+	if c.sweep, err = c.s.Driver.Sweep(ctx, claims.Filter{}); err != nil {
 		return err
 	}
 	first, err := c.runs(ctx, list)
@@ -106,6 +117,41 @@ func (c *cleaner) clean(ctx context.Context) (err error) {
 		return err
 	}
 	return first
+}
+
+// accept records the new identity of an engine where a person says that it is the same. Runs with a live worker keep what they
+// record.
+func (c *cleaner) accept(ctx context.Context, f claims.Filter, list []runs.Run) error {
+	if c.q.Accept == "" {
+		return nil
+	}
+	a, err := c.s.Driver.ReadAcceptance(ctx, f, c.q.Accept, c.q.Who)
+	if err != nil || c.q.DryRun {
+		return err
+	}
+	for _, r := range list {
+		l, err := c.s.Lease(ctx, r.ID)
+		if failure.Is(err, failure.LeaseHeld) && c.q.All {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n, err := c.s.Driver.Accept(ctx, claims.Filter{Run: r.ID}, a)
+		l.Release()
+		if err != nil {
+			return err
+		}
+		c.rep.Accepted += n
+	}
+	if c.q.All {
+		n, err := c.s.Driver.Accept(ctx, claims.Filter{NoRun: true}, a)
+		if err != nil {
+			return err
+		}
+		c.rep.Accepted += n
+	}
+	return nil
 }
 
 // together is how many runs with claims are cleaned up at a time: their leases are held meanwhile.
@@ -211,22 +257,16 @@ type work struct {
 
 // begin takes a run's lease and finds what it holds.
 func (c *cleaner) begin(ctx context.Context, r runs.Run) (w *work, err error) {
-	s := c.s
-	if !r.Terminal() {
-		if !c.q.Cancel {
-			return nil, unfinished(s, r)
-		}
-		if _, live := s.Worker(r.ID); live {
-			return nil, unfinished(s, r)
-		}
-		if !c.q.DryRun {
-			if r, err = s.Cancel(ctx, r.ID, "cleanup --cancel", false, c.q.Who); err != nil && !r.Terminal() {
-				return nil, err // a doubt keeps no run from its end, and is told of the claim below
-			}
+	if err := c.over(r); err != nil {
+		return nil, err
+	}
+	if !r.Terminal() && !c.q.DryRun {
+		if r, err = c.s.Cancel(ctx, r.ID, "cleanup --cancel", false, c.q.Who); err != nil && !r.Terminal() {
+			return nil, err // a doubt keeps no run from its end, and is told of the claim below
 		}
 	}
 	w = &work{run: r}
-	if w.lease, err = s.Lease(ctx, r.ID); err != nil {
+	if w.lease, err = c.s.Lease(ctx, r.ID); err != nil {
 		return nil, err
 	}
 	if err := c.find(ctx, w); err != nil {
@@ -234,6 +274,17 @@ func (c *cleaner) begin(ctx context.Context, r runs.Run) (w *work, err error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// over fails for a run that is not over, and is not to be cancelled.
+func (c *cleaner) over(r runs.Run) error {
+	if r.Terminal() {
+		return nil
+	}
+	if _, live := c.s.Worker(r.ID); live || !c.q.Cancel {
+		return unfinished(c.s, r)
+	}
+	return nil
 }
 
 func (c *cleaner) find(ctx context.Context, w *work) error {

@@ -375,11 +375,6 @@ func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error
 	if err != nil {
 		return nil, err
 	}
-	if endpoint, err := p.Endpoint(ctx, def); err != nil {
-		return nil, err
-	} else if endpoint != c.Intent.Endpoint {
-		return nil, failure.New(failure.SessionLost, "the session %q was opened on %s, and this is %s", s.key, c.Intent.Endpoint, endpoint)
-	}
 	sb, err := p.Enter(ctx, c.Intent, def)
 	if err == nil {
 		m.Secrets.Add(sb.Secrets()...)

@@ -30,10 +30,15 @@ func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) err
 		Short: "Give up what runs that are over still hold",
 		Long: `End the sandboxes, processes and workspaces of a run that is over, or of all such runs. A claim is only dropped when
 the absence of its resource was observed; what could not be confirmed is listed with the next command, and the exit code
-is 6. Workspaces with changes that were never written back are kept unless --discard-changes is given.`,
+is 6. Workspaces with changes that were never written back are kept unless --discard-changes is given.
+
+What another engine says proves nothing. Where an engine is the same and only says otherwise who it is, since its data root
+was moved for example, --accept-identity OLD=NEW takes that up: OLD is what the claims record, NEW is what answers now. Who
+said so is kept with each claim.`,
 		Example: `$ laufwerk cleanup 261129-k3f9x2ab
 $ laufwerk cleanup --all --dry-run
-$ laufwerk cleanup --all --cancel --discard-changes`,
+$ laufwerk cleanup --all --cancel --discard-changes
+$ laufwerk cleanup --all --accept-identity 'docker engine ID at /old=docker engine ID at /new'`,
 		GroupID: cli.SectionOperate,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -41,6 +46,9 @@ $ laufwerk cleanup --all --cancel --discard-changes`,
 			}
 			if (o.Request.Run != "") == o.Request.All {
 				return failure.New(failure.Usage, "name one run, or say --all for all that are over").WithHint("laufwerk cleanup --all --dry-run")
+			}
+			if f := cmd.Flags().Lookup("accept-identity"); f.Changed && o.Request.Accept == "" {
+				return cli.Usage(cmd, "--accept-identity names nothing")
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -53,6 +61,7 @@ $ laufwerk cleanup --all --cancel --discard-changes`,
 	f.BoolVar(&o.Request.Cancel, "cancel", false, "also cancel runs that are not over and have no live worker")
 	f.BoolVar(&o.Request.DryRun, "dry-run", false, "only list what would be ended")
 	f.BoolVar(&o.Request.Discard, "discard-changes", false, "also remove workspaces with changes that were never written back")
+	f.StringVar(&o.Request.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD is the one that says NEW now")
 	return cmd
 }
 
@@ -66,6 +75,9 @@ func run(ctx context.Context, o *Options) error {
 	}
 	o.Request.Who = worker.Who()
 	rep, err := cleanup.Clean(ctx, s, o.Request)
+	if rep.Accepted > 0 {
+		o.Deps.UI.Talkf("the new identity is recorded with %d claims\n", rep.Accepted)
+	}
 	print(o.Deps.UI, rep, o.Request.DryRun)
 	if err != nil {
 		return cli.Fail(err, rep)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/worker"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -21,6 +22,7 @@ type Options struct {
 	All        bool
 	Due        bool
 	NoExchange bool
+	Accept     string
 }
 
 // New makes the command; runF replaces what it does in tests.
@@ -34,8 +36,12 @@ done again; a turn that still runs is joined. The run keeps the code that it sta
 its targets changed since, nothing is done and the command says what changed.
 
 With --all every run that was interrupted, of every project, is taken up by a worker in the background: after a reboot, or
-from a timer. With --due only runs whose durable sleep has ended.`,
-		Example: "$ laufwerk resume 261129-k3f9x2ab\n$ laufwerk resume --all\n$ laufwerk resume --due --json",
+from a timer. With --due only runs whose durable sleep has ended.
+
+A session lives on one engine. Where that engine is the same and only says otherwise who it is, since its data root was moved
+for example, --accept-identity OLD=NEW takes that up: OLD is what the run's claims record, NEW is what answers now. Who said so
+is kept with each claim.`,
+		Example: "$ laufwerk resume 261129-k3f9x2ab\n$ laufwerk resume --all\n$ laufwerk resume --due --json\n$ laufwerk resume 261129-k3f9x2ab --accept-identity 'docker engine ID at /old=docker engine ID at /new'",
 		GroupID: cli.SectionRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -43,6 +49,12 @@ from a timer. With --due only runs whose durable sleep has ended.`,
 			}
 			if (o.Run != "") == (o.All || o.Due) || (o.All && o.Due) {
 				return failure.New(failure.Usage, "name a run, or say --all or --due").WithHint("laufwerk runs list --all")
+			}
+			if f := cmd.Flags().Lookup("accept-identity"); f.Changed && o.Accept == "" {
+				return cli.Usage(cmd, "--accept-identity names nothing")
+			}
+			if o.Accept != "" && o.Run == "" {
+				return failure.New(failure.Usage, "--accept-identity is said of one run").WithHint("laufwerk cleanup --all --accept-identity %s", failure.Quote(o.Accept))
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -53,6 +65,7 @@ from a timer. With --due only runs whose durable sleep has ended.`,
 	cmd.Flags().BoolVar(&o.All, "all", false, "every run that was interrupted, each by a worker in the background")
 	cmd.Flags().BoolVar(&o.Due, "due", false, "every run whose sleep has ended, each by a worker in the background")
 	cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
+	cmd.Flags().StringVar(&o.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD is the one that says NEW now")
 	return cmd
 }
 
@@ -71,7 +84,28 @@ func run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	if err := accept(ctx, o, s, st); err != nil {
+		st.Lease.Release()
+		return err
+	}
 	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange})
+}
+
+// accept records an engine's new identity, under the run's lease.
+func accept(ctx context.Context, o *Options, s *runs.Service, st runs.Started) error {
+	if o.Accept == "" {
+		return nil
+	}
+	f := claims.Filter{Run: st.Run.ID}
+	a, err := s.Driver.ReadAcceptance(ctx, f, o.Accept, worker.Who())
+	if err != nil {
+		return err
+	}
+	n, err := s.Driver.Accept(ctx, f, a)
+	if err == nil {
+		o.Deps.UI.Talkf("the new identity is recorded with %d claims\n", n)
+	}
+	return err
 }
 
 // Taken is what became of one of many runs.

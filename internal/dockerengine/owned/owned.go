@@ -87,8 +87,19 @@ func mismatch(e *dockerengine.Engine, f dockerengine.Facts, in providers.Intent)
 	if f.Identity() == in.Endpoint {
 		return nil
 	}
-	return failure.New(failure.NotReady, "another engine answers at %s: it is the %s, and the container %s belongs to the %s",
-		e.Endpoint().Host, f.Identity(), in.Name, in.Endpoint).WithHint("start the engine that was there before, or set docker.host to its socket")
+	return AnotherEngine(in, e.Endpoint().Host, f.Identity())
+}
+
+// AnotherEngine is the failure of an engine that is not the one that an intent names.
+func AnotherEngine(in providers.Intent, host, here string) error {
+	command := "laufwerk resume " + in.Run
+	if in.Run == "" {
+		command = "laufwerk cleanup --all"
+	}
+	return failure.New(failure.NotReady, "another engine answers at %s: it is the %s, and not the %s", host, here, in.Endpoint).
+		WithHint("%s   # once that engine answers again, there or at the socket that docker.host names\n%s --accept-identity %s   # if it is the same engine, which was moved",
+			command, command, failure.Quote(in.Endpoint+"="+here)).
+		WithField("recorded", in.Endpoint).WithField("answers", here)
 }
 
 // Create makes the container, and does not count it as made before it is what was wanted: what the engine says of it is

@@ -14,6 +14,7 @@ import (
 	api "github.com/docker/docker/api/types/image"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -86,12 +87,7 @@ func (p *Provider) known(ctx context.Context, in providers.Intent, s spec) (*doc
 	if err != nil {
 		return nil, err
 	}
-	return nil, anotherEngine(in, e.Facts().Identity())
-}
-
-func anotherEngine(in providers.Intent, here string) error {
-	return failure.New(failure.NotReady, "it was made on the %s, and the engine here is the %s", in.Endpoint, here).
-		WithHint("start that engine again, or point DOCKER_HOST at it")
+	return nil, owned.AnotherEngine(in, e.Endpoint().Host, e.Facts().Identity())
 }
 
 // decode reads the options of a definition; of the zero definition it is the zero config.

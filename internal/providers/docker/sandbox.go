@@ -15,6 +15,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -102,7 +103,7 @@ func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in provi
 	case err != nil:
 		return got, failure.Wrap(err, failure.NotReady, "look at the container %s", in.Name)
 	case f.Identity() != in.Endpoint:
-		return got, anotherEngine(in, f.Identity())
+		return got, owned.AnotherEngine(in, e.Endpoint().Host, f.Identity())
 	}
 	return got, lost(in, "there is no container %s on the %s", in.Resource, in.Endpoint)
 }

@@ -1,0 +1,98 @@
+package claims
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/store"
+)
+
+// Acceptance is the record that a person said of an endpoint that it is the same as before, under another identity.
+type Acceptance struct {
+	Old string      `json:"old"`
+	New string      `json:"new"`
+	At  time.Time   `json:"at"`
+	Who journal.Who `json:"who"`
+}
+
+// ReadAcceptance understands OLD=NEW, and refuses what is no legitimate change: OLD has to be what outstanding claims of the
+// filter record, and may not answer any more; NEW has to be what answers now. It changes nothing.
+func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, said string, who journal.Who) (Acceptance, error) {
+	f.Outstanding = true
+	list, err := d.List(ctx, f)
+	if err != nil {
+		return Acceptance{}, err
+	}
+	a := Acceptance{Who: who}
+	var of Claim
+	var recorded []string
+	for _, c := range list {
+		if _, can := d.listing(c); !can || slices.Contains(recorded, c.Intent.Endpoint) {
+			continue
+		}
+		recorded = append(recorded, c.Intent.Endpoint)
+		if now, ok := strings.CutPrefix(said, c.Intent.Endpoint+"="); ok && now != "" && now != c.Intent.Endpoint { // identities may have a = in them
+			a.Old, a.New, of = c.Intent.Endpoint, now, c
+		}
+	}
+	refused := func(kind failure.Kind, format string, args ...any) error {
+		return failure.New(kind, "no identity is accepted: "+format, args...).WithHint("laufwerk claims list")
+	}
+	switch {
+	case len(recorded) == 0:
+		return a, refused(failure.Usage, "nothing that may exist records the identity of an engine")
+	case a.Old == "" && !strings.Contains(said, "="):
+		return a, refused(failure.Usage, "%q is not OLD=NEW", said)
+	case a.Old == "":
+		return a, refused(failure.Usage, "%q does not begin with an identity that claims record, followed by = and another one; recorded is %s", said, strings.Join(recorded, " and "))
+	}
+	r, _ := d.listing(of)
+	if _, err := r.List(ctx, of.Intent); err == nil {
+		return a, refused(failure.Usage, "the %s still answers, so nothing has changed", a.Old)
+	}
+	in := of.Intent
+	in.Endpoint = a.New
+	if _, err := r.List(ctx, in); err != nil {
+		e := failure.New(failure.NotReady, "no identity is accepted: the %s is not what answers now", a.New).WithHint("laufwerk doctor")
+		if f := failure.As(err); f != nil && f.Fields["answers"] != nil {
+			e.Message += "; it is the " + f.Fields["answers"].(string)
+		} else {
+			e.Err = err
+		}
+		return a, e
+	}
+	return a, nil
+}
+
+// Accept changes the recorded identity of outstanding claims of the filter and keeps who said so, in one commit. The caller
+// holds the lease of their run. It returns how many there were.
+func (d *Driver) Accept(ctx context.Context, f Filter, a Acceptance) (n int, err error) {
+	f.Outstanding = true
+	err = d.o.Store.Update(ctx, func(tx store.Tx) error {
+		list, err := ListTx(tx, f)
+		if err != nil {
+			return err
+		}
+		a.At = d.o.Now().UTC()
+		n = 0
+		for _, c := range list {
+			if _, can := d.listing(c); !can || c.Intent.Endpoint != a.Old {
+				continue
+			}
+			c.Intent.Endpoint = a.New
+			c.Accepted = append(c.Accepted, a)
+			d.found(c.Last, "", providers.Evidence{What: "accepted as the same endpoint: " + a.Old + " is now " + a.New})(&c)
+			if err := tx.Put(store.Claims, c.ID, c); err != nil {
+				return err
+			}
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
