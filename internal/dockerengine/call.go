@@ -130,9 +130,13 @@ func (e *Engine) effect(c *call, err error, format string, args ...any) (provide
 	return done, e.explain(c, err, kind, format, args...)
 }
 
-// look ends a call that changes nothing.
+// look ends a call that changes nothing. An answer that is none, as half of one, says as little as no answer.
 func (e *Engine) look(c *call, err error, format string, args ...any) error {
-	return e.explain(c, err, failure.Failed, format, args...)
+	kind := failure.Failed
+	if c.status.Load() == http.StatusOK {
+		kind = failure.NotReady
+	}
+	return e.explain(c, err, kind, format, args...)
 }
 
 // explain says what was tried, what the engine answered, or why nothing came of it.
@@ -154,7 +158,9 @@ func (e *Engine) explain(c *call, err error, kind failure.Kind, format string, a
 		broken := failure.New(failure.NotReady, "the connection to the engine at %s broke off", e.endpoint)
 		broken.Err = c.cause(err)
 		cause = broken
-	default: // what the engine answered, or the client's own refusal
+	case c.status.Load() >= http.StatusInternalServerError: // it may do better the next time
+		cause = failure.New(failure.NotReady, "%s", said(err))
+	default: // the client's own refusal
 		cause = errors.New(said(err))
 	}
 	out := failure.New(kind, format, args...)

@@ -191,6 +191,9 @@ func (s *Service) fence(ctx context.Context, run string) (doubt, err error) {
 }
 
 func (s *Service) fenceClaim(ctx context.Context, c claims.Claim) error {
+	if c.AllocatedAt.IsZero() {
+		return nil // nobody starts anything in what is not recorded as made
+	}
 	p, ok := s.Provider(c.Provider)
 	if !ok {
 		return failure.New(failure.Unsupported, "the provider %q of claim %s is not part of this build", c.Provider, c.ID)
