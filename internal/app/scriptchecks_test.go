@@ -110,7 +110,8 @@ func unchangedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// contents are the files and directories below dir, which need not be there. Locks name whoever took them last.
+// contents are the files and directories below dir, which need not be there. Locks name whoever took them last, and bundles of
+// modules are remembered by whatever was about to run them.
 func contents(ts *testscript.TestScript, dir string) map[string]string {
 	found := map[string]string{}
 	root := ts.MkAbs(dir)
@@ -120,7 +121,7 @@ func contents(ts *testscript.TestScript, dir string) map[string]string {
 			return nil
 		case err != nil:
 			return err
-		case e.IsDir() && e.Name() == "locks":
+		case e.IsDir() && (e.Name() == "locks" || e.Name() == "bundles"):
 			return filepath.SkipDir
 		}
 		info, err := e.Info()

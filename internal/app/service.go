@@ -52,8 +52,10 @@ func opens(d *cli.Deps) worker.Open {
 				return p.provider(provider)
 			},
 		})
+		evaluator := runner(d, set)
+		evaluator.Bundles = home.BundlesDir()
 		return &runs.Service{
-			Home: home, Store: st, Driver: driver, Script: runner(d, set), Provider: p.provider, Harness: p.harness,
+			Home: home, Store: st, Driver: driver, Script: evaluator, Provider: p.provider, Harness: p.harness,
 			HostVars: d.Env.Vars, HomeDir: d.Env.Home(), Now: d.Env.Now, Build: build.Read().Version, Command: command,
 			MaxFiles: set.Count(settings.WriteBackMaxFiles), MaxBytes: set.Bytes(settings.WriteBackMaxBytes),
 		}, nil

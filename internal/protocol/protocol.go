@@ -59,7 +59,7 @@ type Start struct {
 	Mode   string          `json:"mode"`             // "evaluate" (a module: its default export or a call) or "workflow"
 	Root   string          `json:"root,omitempty"`   // project root, absolute, for file names in errors
 	Entry  string          `json:"entry,omitempty"`  // the file to bundle, relative to Root
-	Bundle *Bundle         `json:"bundle,omitempty"` // instead of Entry: what was bundled before
+	Bundle *Bundle         `json:"bundle,omitempty"` // what was bundled before: Entry is not bundled then
 	Export string          `json:"export,omitempty"` // the export to use; "" is the default export
 	Call   bool            `json:"call,omitempty"`   // call that export with Args and await it
 	Args   json.RawMessage `json:"args,omitempty"`

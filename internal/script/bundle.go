@@ -23,15 +23,15 @@ const entryName = "entry"
 
 const tsconfig = `{"compilerOptions":{"target":"ES2022","useDefineForClassFields":true}}`
 
-// files is where the bundler gets the project's files from. Paths are slash-separated and relative to the project root.
-type files interface {
+// sources is where the bundler gets the project's files from. Paths are slash-separated and relative to the project root.
+type sources interface {
 	stat(path string) (protocol.File, error)
 	read(path string) (protocol.File, error)
 }
 
 // makeBundle bundles a file of the project, with everything of the project that it imports, into one module. The SDK that it
 // is made for, ours, is not put in yet.
-func makeBundle(entry string, from files) (protocol.Bundle, *protocol.Error) {
+func makeBundle(entry string, from sources) (protocol.Bundle, *protocol.Error) {
 	r := &resolver{from: from}
 	result := api.Build(api.BuildOptions{
 		EntryPoints: []string{entryName},

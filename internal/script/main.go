@@ -85,7 +85,7 @@ func (c *child) serve(s *protocol.Start) *protocol.Error {
 			c.say(said...)
 			return nil
 		}
-		if s.Mode != "workflow" {
+		if s.Mode != workflow {
 			return &protocol.Error{Class: "Error", Code: string(failure.ProjectInvalid), Message: "it waits for a promise that nothing will ever settle: the isolate has no timers, files or network"}
 		}
 		c.say(append(said, &protocol.Message{Type: protocol.TypeIdle})...)
@@ -98,7 +98,9 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 	bundle, sdk := s.Bundle, sdkScript
 	bundled := make(chan *protocol.Error, 1)
 	if bundle != nil {
-		sdk = bundle.SDK
+		if s.Mode == workflow { // what is evaluated is of this build
+			sdk = bundle.SDK
+		}
 		bundled <- nil
 	} else {
 		bundle = &protocol.Bundle{}
@@ -108,7 +110,7 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 			bundled <- err
 		}()
 	}
-	vm, err := newIsolate(s, c.rules, func(m *protocol.Message) { c.say(m) }, c.hostCalls(s.Bundle))
+	vm, err := newIsolate(s, c.rules, func(m *protocol.Message) { c.say(m) }, c.hostCalls(s))
 	var e *protocol.Error
 	if err != nil {
 		e = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}
@@ -118,16 +120,20 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 	if err := <-bundled; err != nil {
 		return nil, nil, err
 	}
-	if s.Bundle == nil {
-		c.say(&protocol.Message{Type: protocol.TypeBundle, Bundle: bundle})
+	if s.Mode == evaluate {
+		said := bundle
+		if s.Bundle != nil {
+			said = &protocol.Bundle{Digest: bundle.Digest} // the parent has it
+		}
+		c.say(&protocol.Message{Type: protocol.TypeBundle, Bundle: said})
 	}
 	return vm, bundle, e
 }
 
-// hostCalls asks the parent; a program of a bundle that was made before hears what was said then.
-func (c *child) hostCalls(made *protocol.Bundle) func(protocol.HostCall) protocol.HostCall {
+// hostCalls asks the parent; a workflow hears what was said when its bundle was made.
+func (c *child) hostCalls(s *protocol.Start) func(protocol.HostCall) protocol.HostCall {
 	return func(q protocol.HostCall) protocol.HostCall {
-		if made == nil {
+		if s.Mode == evaluate {
 			c.say(&protocol.Message{Type: protocol.TypeHost, Host: &q})
 			if m := c.next(); m.Type == protocol.TypeHost && m.Host != nil {
 				return *m.Host
@@ -135,7 +141,7 @@ func (c *child) hostCalls(made *protocol.Bundle) func(protocol.HostCall) protoco
 			q.Error = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: "the parent did not answer what the module asked of the host"}
 			return q
 		}
-		for _, a := range made.Answers {
+		for _, a := range s.Bundle.Answers {
 			if a.Name == q.Name && sameJSON(a.Args, q.Args) {
 				return a
 			}

@@ -19,7 +19,7 @@ const entryImport = "project-entry"
 
 // resolver says what an import means: a module of the SDK, a file of the project, a package in a node_modules of the
 // project. Everything else is refused in a sentence; esbuild adds the importing file and line.
-type resolver struct{ from files }
+type resolver struct{ from sources }
 
 var (
 	urlScheme   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)

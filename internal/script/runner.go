@@ -27,6 +27,8 @@ type Runner struct {
 	// Overlay are files that stand before the project's own, by their slash-separated path relative to the root: a project can
 	// be evaluated as it would be before anything is written.
 	Overlay map[string][]byte
+	// Bundles is a directory of this user's alone in which bundles are remembered, "" where they are not. It need not exist.
+	Bundles string
 	// Log gets what modules print with console.*, if it is set. Text is untrusted.
 	Log func(level, text string)
 	// Host answers what modules ask of the host while they are evaluated; it may take its time. Nil knows nothing. A workflow
@@ -61,16 +63,24 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 		return nil, protocol.Bundle{}, failure.Wrap(err, failure.ProjectInvalid, "open the project %s", root)
 	}
 	defer fs.Close()
-	t, err := r.talk(&protocol.Start{
-		Mode: "evaluate", Root: root, Entry: filepath.ToSlash(entry), Export: opts.Export, Call: opts.Call, Args: opts.Args,
-		Seed: opts.Seed, Now: opts.Now, Limits: limits,
-	})
+	t, err := r.talk()
 	if err != nil {
 		return nil, protocol.Bundle{}, err
 	}
 	defer t.close()
+	// While the child's process begins:
+	entry = filepath.ToSlash(entry)
+	memory := r.memory(root, entry)
+	known := memory.recall(&fileServer{fs: fs})
+	if err := t.start(&protocol.Start{
+		Mode: evaluate, Root: root, Entry: entry, Bundle: known, Export: opts.Export, Call: opts.Call, Args: opts.Args,
+		Seed: opts.Seed, Now: opts.Now, Limits: limits,
+	}); err != nil {
+		return nil, protocol.Bundle{}, err
+	}
 
 	server := &fileServer{fs: fs, overlay: r.Overlay}
+	var conversation []exchange
 	var bundle protocol.Bundle
 	died := func(err error) error {
 		if ctx.Err() != nil {
@@ -87,11 +97,17 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 		}
 		switch {
 		case m.Type == protocol.TypeFile && m.File != nil:
-			if err := t.send(&protocol.Message{Type: protocol.TypeFile, File: server.answer(*m.File)}); err != nil {
+			answer := server.answer(*m.File)
+			conversation = append(conversation, exchangeOf(*m.File, *answer))
+			if err := t.send(&protocol.Message{Type: protocol.TypeFile, File: answer}); err != nil {
 				return nil, bundle, died(err)
 			}
 		case m.Type == protocol.TypeBundle && m.Bundle != nil:
-			bundle = *m.Bundle
+			if bundle = *m.Bundle; known != nil {
+				bundle = *known
+			} else {
+				defer memory.keep(conversation, bundle)
+			}
 			bundle.SDK = sdkScript // the child is this binary too
 			if limits.StepMillis > 0 {
 				t.watch.Begin(limits.Step() + grace)
@@ -132,12 +148,15 @@ func (r *Runner) Start(ctx context.Context, start protocol.Start) (*Child, error
 	if start.Bundle == nil {
 		return nil, failure.New(failure.Internal, "a workflow is started from a bundle")
 	}
-	start.Mode = "workflow"
+	start.Mode = workflow
 	if start.Limits == (Limits{}) {
 		_, start.Limits = r.limits()
 	}
-	t, err := r.talk(&start)
+	t, err := r.talk()
 	if err != nil {
+		return nil, err
+	}
+	if err := t.start(&start); err != nil {
 		return nil, err
 	}
 	return &Child{talk: t, limits: start.Limits}, nil

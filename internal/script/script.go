@@ -42,6 +42,12 @@ const LeastMemory = 32 << 20
 // Argument is the hidden subcommand that the child is started with.
 const Argument = "__isolate"
 
+// What a child is started for.
+const (
+	evaluate = "evaluate"
+	workflow = "workflow"
+)
+
 // Bounds of what a project may import.
 const (
 	maxFile    = 4 << 20  // bytes of one module

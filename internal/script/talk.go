@@ -50,17 +50,22 @@ type talk struct {
 	closed bool
 }
 
-func (r *Runner) talk(start *protocol.Start) (*talk, error) {
+func (r *Runner) talk() (*talk, error) {
 	proc, err := process.StartChild([]string{r.Executable, Argument}, []string{"TZ=UTC"})
 	if err != nil {
 		return nil, failure.Wrap(err, failure.Internal, "start the isolate")
 	}
 	t := &talk{proc: proc, out: newLineWriter(proc.Stdin), in: newLineReader(proc.Stdout), watch: system.NewWatch(proc.Kill)}
-	if err := t.send(&protocol.Message{Type: protocol.TypeStart, Version: protocol.Version, Start: start}); err != nil {
-		t.close()
-		return nil, failure.Wrap(err, failure.Internal, "start the isolate")
-	}
 	return t, nil
+}
+
+// start says what the child is to do.
+func (t *talk) start(s *protocol.Start) error {
+	if err := t.send(&protocol.Message{Type: protocol.TypeStart, Version: protocol.Version, Start: s}); err != nil {
+		t.close()
+		return failure.Wrap(err, failure.Internal, "start the isolate")
+	}
+	return nil
 }
 
 func (t *talk) send(m *protocol.Message) error {

@@ -162,6 +162,9 @@ func (h *Home) WorkspaceDir(id string) string {
 	return filepath.Join(h.dir, "workspaces", component(id))
 }
 
+// BundlesDir holds bundles of projects' modules, to be made again where they are missing.
+func (h *Home) BundlesDir() string { return filepath.Join(h.dir, "bundles") }
+
 // LockFile is the lock of a name; lock files are never removed.
 func (h *Home) LockFile(name string) string { return filepath.Join(h.locksDir(), component(name)) }
 

@@ -99,6 +99,26 @@ func WriteJSON(path string, v any) error {
 	return Write(path, append(b, '\n'))
 }
 
+// WriteVolatile replaces a file atomically, and is in no hurry to make it durable: after a power failure it may be the old one,
+// empty or torn. It is for what can be made again and tells by itself whether it is whole.
+func WriteVolatile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
 // Create makes a file that must not be there yet, whole or not at all; it fails with fs.ErrExist where there is one.
 func Create(path string, data []byte) error {
 	return write(path, data, func(tmp string) error {

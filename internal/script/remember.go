@@ -1,0 +1,121 @@
+package script
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+)
+
+// Bundling takes as long as all the rest of reading a config. So a bundle is remembered together with the conversation that it
+// came from: what the bundler asked about the project's files, and what it was told. Where all of that would be answered in the
+// same way today, by the same rules and from the files as they are now, the bundle is what bundling would give. Nothing else
+// makes one good: whoever can change a file of the project changes an answer.
+//
+// A file of the memory tells by itself whether it is whole, is of use to one binary only, and can be removed at any time.
+
+const (
+	maxRemembered      = 64      // bundles
+	maxRememberedBytes = 4 << 20 // of one of them
+)
+
+// remembered is a bundle without the SDK, which is the binary's own.
+type remembered struct {
+	Said   []exchange      `json:"said"`
+	Bundle protocol.Bundle `json:"bundle"`
+}
+
+// exchange is a question and what was answered.
+type exchange struct {
+	Ask     protocol.File `json:"ask"`
+	Answer  protocol.File `json:"answer"`            // without the content
+	Content string        `json:"content,omitempty"` // sha256 of it, hexadecimal
+}
+
+func exchangeOf(ask, answer protocol.File) exchange {
+	s := exchange{Ask: ask, Answer: answer}
+	if s.Answer.Content = nil; answer.Content != nil {
+		sum := sha256.Sum256(answer.Content)
+		s.Content = hex.EncodeToString(sum[:])
+	}
+	return s
+}
+
+// memory is the place of one entry's bundle; "" remembers nothing.
+type memory string
+
+func (r *Runner) memory(root, entry string) memory {
+	if r.Bundles == "" || r.Overlay != nil {
+		return ""
+	}
+	info, err := files.Stat(r.Executable)
+	if err != nil {
+		return ""
+	}
+	binary := fmt.Sprint(files.Inode(info), " ", info.Size(), " ", info.ModTime().UnixNano())
+	sum := sha256.Sum256([]byte(binary + "\x00" + root + "\x00" + entry))
+	return memory(filepath.Join(r.Bundles, hex.EncodeToString(sum[:])))
+}
+
+// recall is the bundle that bundling would give, nil where that is not known. The files are the server's.
+func (m memory) recall(from *fileServer) *protocol.Bundle {
+	if m == "" {
+		return nil
+	}
+	b, err := files.Read(string(m))
+	if err != nil || len(b) < sha256.Size {
+		return nil
+	}
+	sum := sha256.Sum256(b[sha256.Size:])
+	var known remembered
+	if !slices.Equal(sum[:], b[:sha256.Size]) || json.Unmarshal(b[sha256.Size:], &known) != nil {
+		return nil
+	}
+	for _, s := range known.Said {
+		now := exchangeOf(s.Ask, *from.answer(s.Ask))
+		if now.Content != s.Content || now.Answer.Path != s.Answer.Path || now.Answer.Kind != s.Answer.Kind ||
+			now.Answer.Real != s.Answer.Real || now.Answer.Reason != s.Answer.Reason {
+			return nil
+		}
+	}
+	return &known.Bundle
+}
+
+// keep remembers a bundle. That it cannot be kept is nobody's concern.
+func (m memory) keep(conversation []exchange, made protocol.Bundle) {
+	if m == "" {
+		return
+	}
+	b, err := json.Marshal(remembered{conversation, protocol.Bundle{Code: made.Code, Map: made.Map, Digest: made.Digest}})
+	if err != nil || len(b) > maxRememberedBytes || files.MkdirAll(filepath.Dir(string(m))) != nil {
+		return
+	}
+	sum := sha256.Sum256(b)
+	if files.WriteVolatile(string(m), append(sum[:], b...)) == nil {
+		forget(filepath.Dir(string(m)))
+	}
+}
+
+// forget removes the bundles that were made longest ago, beyond those that may be kept.
+func forget(dir string) {
+	names, err := files.Names(dir)
+	if err != nil || len(names) <= maxRemembered {
+		return
+	}
+	age := map[string]int64{}
+	for _, name := range names {
+		if info, err := files.Lstat(filepath.Join(dir, name)); err == nil {
+			age[name] = info.ModTime().UnixNano()
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(age[a], age[b]) })
+	for _, name := range names[:len(names)-maxRemembered] {
+		_ = files.Remove(filepath.Join(dir, name))
+	}
+}
