@@ -113,18 +113,16 @@ func (c Containers) Observe(ctx context.Context, in providers.Intent) providers.
 	return one.Observe(ctx, in)
 }
 
-// Delete removes the container and its directory.
+// Delete removes the directory and the container. The directory goes first, so that it is gone with the claim whatever becomes
+// of the engine's answer.
 func (c Containers) Delete(ctx context.Context, in providers.Intent) providers.Result {
 	s, one, err := c.of(in)
 	if err != nil {
 		return providers.Result{Err: err}
 	}
+	left := s.clear(ctx)
 	r := one.Delete(ctx, in)
-	if r.Done == providers.Yes {
-		if err := s.clear(ctx); err != nil {
-			r.Err = err // an empty directory is no reason to doubt the container's end
-		}
-	}
+	r.Err = errors.Join(r.Err, left)
 	return r
 }
 
