@@ -17,7 +17,7 @@ import (
 func reachedByTurn(t *testing.T) (worker, supervisor []string) {
 	t.Helper()
 	w := newCodexBoxed(t, "crashpoints")
-	w.point()
+	w.point(nil)
 	w.prepare()
 	w.model.Play(testkit.Shell("echo hi >> hi.txt"), testkit.Say("done"))
 	turn := "laufwerk/workflows/turn/workflow.ts" // that waits with its session open, whose files are looked at
@@ -77,7 +77,7 @@ func TestCodexInContainersIsKilledAnywhere(t *testing.T) {
 		t.Run(strings.ReplaceAll(point, "/", "."), func(t *testing.T) {
 			t.Parallel()
 			w := newCodexBoxed(t, "crashpoints")
-			w.point()
+			w.point(nil)
 			w.model.Play(testkit.Shell("echo hi >> hi.txt"), testkit.Say("done"))
 			inside := slices.Contains(supervisor, point)
 			env := w.dies(point) // the container does not see the file: no supervisor in it dies

@@ -67,7 +67,7 @@ func (w *codexBoxed) without(what string, r io.Reader, least int64, words []stri
 func TestCodexInContainersOutlivesItsWorkerAndKeepsTheLogin(t *testing.T) {
 	t.Parallel()
 	w := newCodexBoxed(t)
-	w.point()
+	w.point(nil)
 	w.change("laufwerk/workflows/turn/workflow.ts", "agent({ harness", `agent({
   skills: [{ name: "release-notes", description: "How we write them", content: "Write xylophone.", files: { "scripts/say.sh": "#!/bin/sh\necho said by $(id -u)\n" } }],
   harness`)
@@ -196,4 +196,3 @@ func environmentOfAll() string {
 	}
 	return all.String()
 }
-

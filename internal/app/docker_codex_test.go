@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -95,6 +96,10 @@ func (w *codexBoxed) target(more map[string]any) string {
 		"env": map[string]string{"CODEX_CA_CERTIFICATE": "/workspace/" + certificates, "CODEX_REFRESH_TOKEN_URL_OVERRIDE": w.url + "/oauth/token"},
 	}
 	for k, v := range more {
+		if extra, ok := v.(map[string]string); ok && k == "env" {
+			maps.Copy(o[k].(map[string]string), extra)
+			continue
+		}
 		o[k] = v
 	}
 	b, err := json.Marshal(o)
@@ -104,14 +109,14 @@ func (w *codexBoxed) target(more map[string]any) string {
 	return string(b)
 }
 
-// point writes the workflow turn for the model server.
-func (w *codexBoxed) point() {
+// point writes the workflow turn for the model server, on a target with further options.
+func (w *codexBoxed) point(more map[string]any) {
 	w.t.Helper()
 	options, err := json.Marshal(w.config(nil))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.write(filepath.Join(w.project, "laufwerk/execution.ts"), "import { createDockerExecution } from \"@laufwerk/execution/docker\";\nexport const execution = createDockerExecution("+w.target(nil)+");\n")
+	w.write(filepath.Join(w.project, "laufwerk/execution.ts"), "import { createDockerExecution } from \"@laufwerk/execution/docker\";\nexport const execution = createDockerExecution("+w.target(more)+");\n")
 	w.workflow("turn", strings.NewReplacer("OPTIONS", string(options), "ASK", "").Replace(oneTurnWorkflow))
 }
 

@@ -2,8 +2,10 @@ package docker
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -35,14 +37,17 @@ func (p *Provider) readyFor(ctx context.Context, e *dockerengine.Engine, name st
 	}
 	var out []failure.Condition
 	if i, err := p.image(ctx, e, def, c); err == nil && !i.prepared && c.Network == noNetwork {
-		out = append(out, condition("codex.program", failure.New(failure.NotReady,
-			"the image %s carries no prepared Codex, and without a network it cannot be installed in a session", c.Image).
-			WithHint("laufwerk prepare docker")))
+		out = append(out, condition("codex.program", unprepared(c)))
 	}
 	if _, err := p.login(c); err != nil {
 		out = append(out, condition("codex.login", err))
 	}
 	return out
+}
+
+func unprepared(c config) error {
+	return failure.New(failure.NotReady, "the image %s carries no prepared Codex, and without a network it cannot be installed in a session", c.Image).
+		WithHint("laufwerk prepare docker")
 }
 
 // Program is the way to a program inside. Its home gets a link to the user's login as it is now, in a form that cannot be
@@ -85,8 +90,13 @@ func (s *sandbox) bootstrap(ctx context.Context) (string, error) {
 	return path.Join(at, binary), nil
 }
 
+// installLimit bounds an installation in a session: package managers repeat for ever where a registry's certificate is not
+// trusted.
+const installLimit = 20 * time.Minute
+
 // install puts the pinned Codex into the session's home, in a container whose image does not carry it, and says where. It is
 // there whole or not at all: whoever is cut leaves a folder behind that goes with the session, and the next turn tries again.
+// Registry, proxy and certificates are those of the image and of the target's variables: nothing of the worker's comes along.
 func (s *sandbox) install(ctx context.Context) (string, error) {
 	program := imagecache.Codex()
 	for _, f := range program.Files {
@@ -98,21 +108,35 @@ func (s *sandbox) install(ctx context.Context) (string, error) {
 umask 022
 mkdir -p "$0" && cd "$0"
 if [ -e codex/.complete ]; then exit 0; fi
-new=$(mktemp -d ./.new-XXXXXX)
+command -v pnpm >/dev/null || { echo "the image has no pnpm" >&2; exit 127; }
+new=$(mktemp -d "$PWD/.new-XXXXXX")
 cp "$1"/* "$new"/
 shift
 cd "$new"
-pnpm "$@" >&2
+npm_config_store_dir=$new/.store pnpm "$@" >&2
+rm -rf .store
 : >.complete
 cd ..
 mv -T "$new" codex 2>/dev/null || { rm -rf "$new"; [ -e codex/.complete ]; }`
 	cmd := s.command(append([]string{"bash", "-c", script, bootstrapDir, path.Join(homeDir, recipeDir)}, program.Install...))
-	cmd.Env = append(cmd.Env, s.env...)
-	if _, err := s.exec(ctx, cmd, "the installation of Codex"); err != nil {
-		return "", failure.New(failure.NotReady, "Codex could not be installed in the session: %v", err).
-			WithHint("laufwerk prepare docker   # and give the target `codexBootstrap: \"prepared\"`")
+	cmd.Env = slices.Concat(cmd.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
+	within, cancel := context.WithTimeout(ctx, installLimit)
+	defer cancel()
+	_, err := s.exec(within, cmd, "the installation of Codex")
+	if err == nil {
+		return path.Join(bootstrapDir, codex), nil
 	}
-	return path.Join(bootstrapDir, codex), nil
+	if within.Err() != nil { // it goes on without us, and nothing else runs in there
+		s.end(context.WithoutCancel(ctx))
+	}
+	if ctx.Err() != nil {
+		return "", failure.Wrap(context.Cause(ctx), failure.Cancelled, "install Codex in the session")
+	}
+	if within.Err() != nil {
+		err = fmt.Errorf("it did not end in %s: %w", installLimit, err)
+	}
+	return "", failure.New(failure.NotReady, "Codex could not be installed in the session, from the image %s: %v", s.config.Image, err).
+		WithHint("laufwerk prepare docker   # then build the image FROM that one, for `codexBootstrap: \"prepared\"`; or give the target's `env` what pnpm needs inside: npm_config_registry, HTTPS_PROXY, NODE_EXTRA_CA_CERTS")
 }
 
 // Where a session's own Codex is made from, below its home, and where it is.

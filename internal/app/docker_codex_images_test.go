@@ -1,0 +1,182 @@
+package app_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/build"
+	"github.com/docker/docker/api/types/image"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/testkit"
+	"github.com/laufwerk/laufwerk/internal/testkit/engine"
+)
+
+// built is an image of the test's own, from lines of a Dockerfile.
+func (w *codexBoxed) built(name string, lines ...string) string {
+	w.t.Helper()
+	name = "laufwerk-test-own/" + strings.ToLower(w.t.Name()) + ":" + name
+	file := []byte(strings.Join(lines, "\n"))
+	var b bytes.Buffer
+	a := tar.NewWriter(&b)
+	_ = a.WriteHeader(&tar.Header{Name: "Dockerfile", Mode: 0o644, Size: int64(len(file))})
+	_, _ = a.Write(file)
+	_ = a.Close()
+	r, err := w.client.ImageBuild(w.t.Context(), &b, build.ImageBuildOptions{Tags: []string{name}, Remove: true, ForceRemove: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if out, err := io.ReadAll(r.Body); err != nil || strings.Contains(string(out), "errorDetail") {
+		w.t.Fatalf("%v\n%s", err, out)
+	}
+	w.t.Cleanup(func() {
+		_, _ = engine.Client(w.t, w.endpoint).ImageRemove(context.Background(), name, image.RemoveOptions{Force: true, PruneChildren: true})
+	})
+	return name
+}
+
+// refused runs the workflow turn, which nothing has been made for when it ends with exit code 4.
+func (w *codexBoxed) refused(says ...string) {
+	w.t.Helper()
+	began := time.Now()
+	code, out, errs := w.laufwerk(nil, "run", "turn", "--no-input")
+	if code != 4 {
+		w.t.Fatalf("exit %d, want 4\n%s%s", code, out, errs)
+	}
+	for _, want := range says {
+		if !strings.Contains(errs, want) {
+			w.t.Errorf("it does not say %q:\n%s", want, errs)
+		}
+	}
+	w.t.Logf("refused after %s", time.Since(began).Round(time.Millisecond))
+	if made := engine.Containers(w.t, w.endpoint, owned.LabelOwner+"="+w.owner()); len(made) > 0 || len(w.model.Requests("")) > 0 {
+		w.t.Errorf("containers %v, %d requests", made, len(w.model.Requests("")))
+	}
+}
+
+// Images of users' own that carry the prepared Codex, and some that do not.
+func TestCodexOnImagesBuiltFromThePreparedOne(t *testing.T) {
+	t.Parallel()
+	w := newCodexBoxed(t)
+	w.model.Play(testkit.Shell("cat /etc/ours; id -u"), testkit.Say("done"))
+	prepared := w.prepare()
+
+	w.point(map[string]any{"image": w.built("stale", "FROM "+engine.Base, "LABEL "+imagecache.LabelBootstrap+"=sha256:00"), "codexBootstrap": "prepared"})
+	w.refused("carries another Codex", "laufwerk prepare docker")
+	w.point(map[string]any{"image": engine.Base, "codexBootstrap": "prepared"})
+	w.refused("carries no prepared Codex", "laufwerk prepare docker")
+	if made := w.claims("--all"); len(made) > 0 {
+		t.Errorf("claims of what nobody could use: %v", made)
+	}
+	w.point(map[string]any{"image": engine.Base, "network": "none"})
+	w.refused("without a network it cannot be installed")
+
+	derived := w.built("derived", "FROM "+prepared, "RUN echo ours > /etc/ours", "ENV OURS=1", "USER 1000")
+	for _, more := range []map[string]any{{"image": derived, "codexBootstrap": "prepared"}, {"image": derived}} { // nothing is installed twice
+		w.point(more)
+		code, out, errs := w.laufwerk(nil, "run", "turn", "--no-input", "--json")
+		if code != 0 || !strings.Contains(out, "done") {
+			t.Fatalf("%v: exit %d\n%s%s", more, code, out, errs)
+		}
+	}
+	if sent := w.model.Requests(""); len(sent) != 4 || !strings.Contains(sent[1].Raw, `ours\n65534`) {
+		t.Errorf("%d requests, %v", len(sent), last(sent[min(1, len(sent)-1)]))
+	}
+	w.must([]int{0}, "cleanup", "--all", "--cancel", "--discard-changes")
+	w.nothingIsLeftOnTheEngine()
+}
+
+// An image that carries no Codex: the session gets the pinned one before its first turn. The target's variables say how
+// pnpm reaches the registry from in there.
+func TestCodexIsInstalledInASession(t *testing.T) {
+	t.Parallel()
+	w := newCodexBoxed(t)
+	w.point(map[string]any{"image": engine.BaseNoPnpm})
+	code, out, errs := w.laufwerk(nil, "run", "turn", "--no-input")
+	if code != 4 || !strings.Contains(errs, "the image has no pnpm") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+
+	address, certificates := engine.Registry(t)
+	env := map[string]string{"npm_config_registry": address}
+	for _, kv := range registry() {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	if certificates != "" {
+		b, err := os.ReadFile(certificates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.write(filepath.Join(w.project, "registry-ca.crt"), string(b))
+		env["NODE_EXTRA_CA_CERTS"] = "/workspace/registry-ca.crt"
+	}
+	w.point(map[string]any{"id": "own", "image": engine.Base, "env": env})
+	w.change("laufwerk/workflows/turn/workflow.ts", `return yield* s.ask({ key: "ask", prompt: "do it" });`, `yield* s.ask({ key: "first", prompt: "do it" });
+    return yield* s.ask({ key: "ask", prompt: "again" });`)
+	w.model.Play(testkit.Shell("ls -a ~/.harness-bootstrap ~/.harness-bootstrap/codex; du -sm ~ | cut -f1"), testkit.Say("first"), testkit.Say("done"))
+	began := time.Now()
+	code, out, errs = w.laufwerk(nil, "run", "turn", "--no-input", "--json")
+	if code != 0 || !strings.Contains(out, "done") {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	t.Logf("installed and asked in %s: %v", time.Since(began).Round(time.Millisecond), last(w.model.Requests("")[1]))
+	if n := w.model.Requests(""); len(n) != 3 || len(w.model.Threads()) != 1 {
+		t.Errorf("%d requests in %v", len(n), w.model.Threads())
+	}
+	w.noSecret(out, errs)
+	w.must([]int{0}, "cleanup", "--all", "--cancel", "--discard-changes")
+	w.nothingIsLeftOnTheEngine()
+}
+
+// Whoever interrupts an installation leaves nothing behind that goes on with it.
+func TestAnInstallationInASessionIsInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newCodexBoxed(t)
+	silent, err := net.Listen("tcp", net.JoinHostPort(engine.Gateway(t, w.endpoint), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan net.Conn, 100)
+	go func() {
+		for c, err := silent.Accept(); err == nil; c, err = silent.Accept() {
+			asked <- c
+		}
+		close(asked)
+	}()
+	t.Cleanup(func() {
+		_ = silent.Close()
+		for c := range asked {
+			_ = c.Close()
+		}
+	})
+	w.point(map[string]any{"image": engine.Base, "env": map[string]string{"npm_config_registry": "http://" + silent.Addr().String()}})
+	r := w.world.start(nil, "run", "turn", "--no-input")
+	select {
+	case c := <-asked:
+		_ = c.Close()
+	case <-time.After(hang):
+		t.Fatal("pnpm asks for nothing")
+	}
+	r.signal(syscall.SIGINT)
+	if code, out, errs := r.wait(); code != 130 {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+	ours := engine.Containers(t, w.endpoint, owned.LabelOwner+"="+w.owner())
+	if len(ours) != 1 || ours[0].State == "running" {
+		t.Errorf("%+v", ours)
+	}
+	w.must([]int{0}, "cleanup", "--all", "--cancel", "--discard-changes")
+	w.nothingIsLeftOnTheEngine()
+}
