@@ -272,6 +272,10 @@ func Start(ctx context.Context, e *dockerengine.Engine, id string, s Spec) error
 				strconv.Itoa(got.State.ExitCode), strings.TrimRight(" "+got.State.Error, " "), s.Image)
 		case presence == providers.Present && got.State.Running:
 			done = providers.Yes
+		case presence == providers.Present && done == providers.Unknown: // starting twice is starting once
+			if done, err = e.Start(ctx, id); done == providers.No {
+				return failure.Wrap(err, failure.NotReady, "start the container of the preparation")
+			}
 		case presence == providers.Unseen && ctx.Err() == nil:
 			return err
 		}

@@ -67,7 +67,7 @@ func TestDockerKilledAnywhereConverges(t *testing.T) {
 		return w
 	}
 	first := world(t)
-	base := first.base("quick", `RUN printf '#!/bin/sh\nif [ "$1" = --version ]; then echo 10.0.0; fi\n' >/tmp/pnpm && chmod 755 /tmp/pnpm && mv /tmp/pnpm /usr/local/bin/pnpm`)
+	base := first.quickBase()
 	log := filepath.Join(t.TempDir(), "points")
 	if first.child(base, "LAUFWERK_CRASH_LOG="+log) {
 		t.Fatal("killed")

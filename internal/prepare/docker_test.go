@@ -776,3 +776,52 @@ func TestDockerCodex(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestDockerFaults loses, cuts and falsifies what the engine says to a preparation. With the engine back, the next one leaves
+// one image and nothing else.
+func TestDockerFaults(t *testing.T) {
+	first := newDockerWorld(t)
+	base := first.quickBase()
+	n := 0
+	for _, op := range []engine.Operation{engine.Start, engine.ExecStart, engine.ExecInspect, engine.GetArchive, engine.Build, engine.ImageTag, engine.ImageInspect, engine.Delete} {
+		for name, fault := range engine.Faults() {
+			n++
+			version := fmt.Sprintf("2.0.%d", n)
+			if strings.Contains(name, "before the effect") || name == "request lost" || name == "status 500 after the effect" {
+				continue // they differ from others to the engine's client alone
+			}
+			t.Run(string(op)+", "+name, func(t *testing.T) {
+				t.Parallel()
+				w := openDockerWorld(t, filepath.Join(t.TempDir(), "home"), first.endpoint, first.binary)
+				t.Cleanup(w.clear)
+				w.program = tiny(version) // a recipe of its own
+				p := engine.NewProxy(t, w.endpoint)
+				o := w.options()
+				o.Image = base
+				o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
+				nth := 1
+				if op == engine.ImageInspect {
+					nth = 2 // the one of what was built
+				}
+				p.On(op, nth, fault)
+				if _, err := Docker(w.ctx(), o); err != nil && failure.KindOf(err) == failure.Internal {
+					t.Error(err)
+				}
+				p.Return()
+				p.Reset()
+				r, _ := w.prepare(o)
+				if again, _ := w.prepare(o); !again.Reused || again.Image != r.Image {
+					t.Errorf("%+v", again)
+				}
+				if made := w.mine(r.Recipe); len(made) != 1 || made[0] != r.Image {
+					t.Errorf("%v, and %s is known", made, r.Image)
+				}
+			})
+		}
+	}
+}
+
+// quickBase is a base image whose package manager does nothing: what the program needs is among its files.
+func (w *dockerWorld) quickBase() string {
+	return w.base("quick", `RUN printf '#!/bin/sh\nif [ "$1" = --version ]; then echo 10.0.0; fi\n' >/tmp/pnpm && chmod 755 /tmp/pnpm && mv /tmp/pnpm /usr/local/bin/pnpm`)
+}
