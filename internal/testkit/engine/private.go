@@ -31,17 +31,29 @@ const (
 type Engine struct {
 	Endpoint string // unix:///path, the same after every start
 
-	t    testing.TB
-	name string
+	t       testing.TB
+	name    string
+	options string // of dockerd
 }
 
 // Private starts an engine with the given images; it and all that it has are removed with the test. It takes about a second;
 // Base takes longer.
 func Private(t testing.TB, images ...string) *Engine {
 	t.Helper()
+	return private(t, "", images)
+}
+
+// UserNamespaced is Private with an engine that maps the ids of containers to others of this machine (--userns-remap).
+func UserNamespaced(t testing.TB, images ...string) *Engine {
+	t.Helper()
+	return private(t, "--userns-remap=default", images)
+}
+
+func private(t testing.TB, options string, images []string) *Engine {
+	t.Helper()
 	Endpoint(t) // the parts that it needs are there if that one is
 	testkit.Need(t, "root", os.Getuid() == 0, "it starts a Docker engine")
-	e := &Engine{t: t, name: fmt.Sprintf("t%d-%d", os.Getpid(), started.Add(1))}
+	e := &Engine{t: t, options: options, name: fmt.Sprintf("t%d-%d", os.Getpid(), started.Add(1))}
 	t.Cleanup(func() { e.manage("remove", e.name) })
 	e.Start()
 	names := []string{"images", e.name}
@@ -80,6 +92,7 @@ func (e *Engine) manage(args ...string) string {
 	e.t.Helper()
 	_, file, _, _ := runtime.Caller(0)
 	cmd := exec.Command(filepath.Join(filepath.Dir(file), "../../../.ci/engine"), args...)
+	cmd.Env = append(os.Environ(), "ENGINE_OPTIONS="+e.options)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
