@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,10 +20,32 @@ const entryImport = "project-entry"
 // project. Everything else is refused in a sentence; esbuild adds the importing file and line.
 type resolver struct{ from sources }
 
-var (
-	urlScheme   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
-	packageName = regexp.MustCompile(`^(@[A-Za-z0-9._~-]+/)?[A-Za-z0-9_~-][A-Za-z0-9._~-]*(/|$)`)
-)
+func isAlphanumeric(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+}
+
+// hasScheme says whether a text begins like a URL.
+func hasScheme(what string) bool {
+	scheme, _, ok := strings.Cut(what, ":")
+	return ok && scheme != "" && (scheme[0] < '0' || scheme[0] > '9') && isAlphanumeric(rune(scheme[0])) &&
+		strings.IndexFunc(scheme, func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune("+.-", r) }) < 0
+}
+
+// namesPackage says whether a text begins with the name of a package, "name" or "@scope/name".
+func namesPackage(what string) bool {
+	isName := func(s string) bool {
+		return s != "" && strings.IndexFunc(s, func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune("._~-", r) }) < 0
+	}
+	if scoped, ok := strings.CutPrefix(what, "@"); ok {
+		scope, name, ok := strings.Cut(scoped, "/")
+		if !ok || !isName(scope) {
+			return false
+		}
+		what = name
+	}
+	name, _, _ := strings.Cut(what, "/")
+	return isName(name) && name[0] != '.'
+}
 
 func (r *resolver) resolve(a api.OnResolveArgs, entry string) (api.OnResolveResult, error) {
 	ok := func(ns, p string) (api.OnResolveResult, error) {
@@ -54,9 +75,9 @@ func (r *resolver) resolve(a api.OnResolveArgs, entry string) (api.OnResolveResu
 		return r.file(to, what)
 	case strings.HasPrefix(what, "/"):
 		return refuse("%q cannot be imported: an import is a relative path, a module of @laufwerk or an installed package", what)
-	case urlScheme.MatchString(what):
+	case hasScheme(what):
 		return refuse("%q cannot be imported: URLs are never fetched; an import is a relative path, a module of @laufwerk or an installed package", what)
-	case !packageName.MatchString(what):
+	case !namesPackage(what):
 		return refuse("%q cannot be imported: it is neither a relative path nor the name of a package", what)
 	default:
 		return r.pkg(path.Dir(a.Importer), what, a.Kind == api.ResolveJSRequireCall || a.Kind == api.ResolveJSRequireResolve)

@@ -3,7 +3,6 @@ package script
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -104,21 +103,36 @@ func decodeVLQ(s string) []int {
 	return out
 }
 
-// A frame of the engine: "    at name (bundle.js:12:5)", the name and the parentheses may be missing.
-var frameLine = regexp.MustCompile(`^\s*at (?:(.*) \()?` + regexp.QuoteMeta(bundleName) + `:(\d+)(?::(\d+))?\)?$`)
+// bundleFrame reads a frame of the engine, "    at name (bundle.js:12:5)"; the name and the parentheses may be missing, and so
+// may the column, which is 1 then.
+func bundleFrame(text string) (name string, line, col int, ok bool) {
+	text, ok = strings.CutPrefix(strings.TrimLeft(text, " \t"), "at ")
+	at := strings.LastIndex(text, bundleName+":")
+	if !ok || at < 0 {
+		return "", 0, 0, false
+	}
+	name, place := text[:at], strings.TrimSuffix(text[at+len(bundleName)+1:], ")")
+	if name != "" {
+		if name, ok = strings.CutSuffix(name, " ("); !ok {
+			return "", 0, 0, false
+		}
+	}
+	first, second, two := strings.Cut(place, ":")
+	line, err := strconv.Atoi(first)
+	col = 1
+	if two && err == nil {
+		col, err = strconv.Atoi(second)
+	}
+	return name, line, max(col, 1), err == nil
+}
 
 // frames are the frames of a stack that lie in the project's files, "laufwerk/x.ts:12:5 in run". Frames of the SDK are left out.
 func (m *sourceMap) frames(stack string) []string {
 	var out []string
 	for _, line := range strings.Split(stack, "\n") {
-		p := frameLine.FindStringSubmatch(line)
-		if p == nil {
+		name, l, c, ok := bundleFrame(line)
+		if !ok {
 			continue
-		}
-		l, _ := strconv.Atoi(p[2])
-		c, _ := strconv.Atoi(p[3])
-		if c == 0 {
-			c = 1
 		}
 		source, sl, sc := m.position(l, c)
 		path, ok := strings.CutPrefix(source, nsProject+":")
@@ -126,7 +140,7 @@ func (m *sourceMap) frames(stack string) []string {
 			continue
 		}
 		at := fmt.Sprintf("%s:%d:%d", path, sl, sc)
-		if name := p[1]; name != "" && name != "<anonymous>" {
+		if name != "" && name != "<anonymous>" {
 			at += " in " + name
 		}
 		if out = append(out, at); len(out) == 32 {

@@ -4,7 +4,6 @@ package initproject
 import (
 	"context"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/suggest"
 )
@@ -92,8 +92,6 @@ agent, which can only read, reviews the difference before you are asked.`,
 	return cmd
 }
 
-var projectID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`)
-
 func check(cmd *cobra.Command, opts *Options) error {
 	kinds := scaffold.Executions()
 	if opts.Execution == "" {
@@ -111,10 +109,10 @@ func check(cmd *cobra.Command, opts *Options) error {
 		return cli.Usage(cmd, "--agent-command is for the agent of an example").
 			WithHint("add --example %s", scaffold.Example)
 	}
-	if opts.ID != "" && !projectID.MatchString(opts.ID) {
+	if opts.ID != "" && !project.IsName(opts.ID) {
 		return cli.Usage(cmd, "--id is %q: expected 1 to 63 letters, digits, dots, underscores or hyphens", opts.ID)
 	}
-	if opts.Target != "" && (!projectID.MatchString(opts.Target) || strings.Trim(opts.Target, ".") == "") {
+	if opts.Target != "" && (!project.IsName(opts.Target) || strings.Trim(opts.Target, ".") == "") {
 		return cli.Usage(cmd, "--target is %q: expected 1 to 63 letters, digits, dots, underscores or hyphens", opts.Target)
 	}
 	return nil
