@@ -5,9 +5,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/doctor"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/login"
-	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/script"
@@ -46,7 +44,6 @@ func examines(d *cli.Deps) func(probe bool) doctor.Options {
 			},
 			Dir: d.Env.Dir, Project: d.Flags.Project, Kinds: kinds,
 			Provider: func(kind string) (providers.Provider, bool) { return p.provider(kind) },
-			Prepared: func(home, program string) (harness.Receipt, error) { return prepare.Receipt(home, program) },
 			Login:    func() (login.Codex, error) { return login.ReadCodex(d.Env.Vars, d.Env.Home(), d.Env.Now()) },
 			Now:      d.Env.Now,
 		}

@@ -25,9 +25,18 @@ import (
 
 // engines keeps one connection to each engine that a process meets.
 type engines struct {
-	find func() (dockerengine.Endpoint, error)
-	mu   sync.Mutex
-	open map[string]*dockerengine.Engine
+	find   func() (dockerengine.Endpoint, error)
+	mu     sync.Mutex
+	open   map[string]*dockerengine.Engine
+	making map[string]*connecting
+}
+
+// connecting is a connection that is being made. All who want it meanwhile get what it comes to: of an engine that hangs, that
+// is one wait for all.
+type connecting struct {
+	done   chan struct{}
+	engine *dockerengine.Engine
+	err    error
 }
 
 // at is the engine at an endpoint, "" is the one that the settings lead to.
@@ -35,27 +44,44 @@ func (e *engines) at(ctx context.Context, host string) (*dockerengine.Engine, er
 	if e == nil {
 		return nil, failure.New(failure.SettingsInvalid, "no engine is looked for before the settings are right").WithHint("laufwerk config")
 	}
-	at := dockerengine.Endpoint{Host: host, Origin: "the claim"}
-	if host == "" {
-		var err error
-		if at, err = e.find(); err != nil {
-			return nil, err
-		}
+	at, err := e.find()
+	switch {
+	case host == "" && err != nil:
+		return nil, err
+	case host != "" && (err != nil || at.Host != host):
+		at = dockerengine.Endpoint{Host: host, Origin: "the claim"}
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if there, ok := e.open[at.Host]; ok {
+		e.mu.Unlock()
 		return there, nil
 	}
-	made, err := dockerengine.Connect(ctx, at)
-	if err != nil {
-		return nil, err
+	c, busy := e.making[at.Host]
+	if !busy {
+		c = &connecting{done: make(chan struct{})}
+		if e.making == nil {
+			e.open, e.making = map[string]*dockerengine.Engine{}, map[string]*connecting{}
+		}
+		e.making[at.Host] = c
+		go e.connect(context.WithoutCancel(ctx), at, c)
 	}
-	if e.open == nil {
-		e.open = map[string]*dockerengine.Engine{}
+	e.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.engine, c.err
+	case <-ctx.Done():
+		return nil, failure.Wrap(context.Cause(ctx), failure.Failed, "connect to the engine at %s", at)
 	}
-	e.open[at.Host] = made
-	return made, nil
+}
+
+func (e *engines) connect(ctx context.Context, at dockerengine.Endpoint, c *connecting) {
+	c.engine, c.err = dockerengine.Connect(ctx, at)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if delete(e.making, at.Host); c.err == nil {
+		e.open[at.Host] = c.engine
+	}
+	close(c.done)
 }
 
 // newEngines finds engines by the environment and the setting docker.host.

@@ -26,7 +26,7 @@ type parts struct {
 
 // newParts makes them; home is $LAUFWERK_HOME, "" where only rules are asked for, as is nil for engines.
 func newParts(env *system.Env, home string, e *engines) parts {
-	prepared := func(program string) (string, error) { return prepare.Program(home, program) }
+	prepared := func(program string) (harness.Receipt, error) { return prepare.Receipt(home, program) }
 	return parts{
 		providers: map[string]providers.Provider{
 			local.Kind: local.New(system.Executable(), env.Vars, env.Now).WithPrograms(prepared),

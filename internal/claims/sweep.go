@@ -17,6 +17,7 @@ import (
 // after its claim was released, and ends many resources with few questions.
 type Sweep struct {
 	d    *Driver
+	had  map[string]Claim // what was recorded before the look, by id
 	seen map[string]sight // by endpoint, those that can be listed
 	late []Sighting
 }
@@ -33,8 +34,9 @@ func (d *Driver) Sweep(ctx context.Context, f Filter) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sweep{d: d, seen: map[string]sight{}}
+	s := &Sweep{d: d, had: map[string]Claim{}, seen: map[string]sight{}}
 	for _, c := range recorded {
+		s.had[c.ID] = c
 		r, ok := d.listing(c)
 		if _, looked := s.seen[c.Intent.Endpoint]; looked || !ok || c.State == Abandoned {
 			continue
@@ -70,6 +72,14 @@ func (s *Sweep) Late() []Claim {
 		out = append(out, one.Claim)
 	}
 	return out
+}
+
+// Gone says whether a claim, read after the look, was there before it with the same resource, which its endpoint does not list.
+func (s *Sweep) Gone(c Claim) bool {
+	look, listed := s.seen[c.Intent.Endpoint]
+	_, can := s.d.listing(c)
+	return can && listed && look.err == nil && c.Intent.Resource != "" && s.had[c.ID].Intent.Resource == c.Intent.Resource &&
+		!slices.ContainsFunc(look.found, func(f providers.Found) bool { return f.Resource == c.Intent.Resource })
 }
 
 // TakeUp takes the late ones among claims up again: they are deleting then. The caller holds the leases of their runs.

@@ -234,6 +234,8 @@ func (w *world) List(_ context.Context, in providers.Intent) ([]providers.Found,
 	return out, nil
 }
 
+func (w *world) ListCommand() string { return "ls" }
+
 func (w *world) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, _ int) []providers.Ended {
 	out := make([]providers.Ended, len(list))
 	for i, in := range list {

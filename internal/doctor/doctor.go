@@ -5,11 +5,12 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -17,25 +18,19 @@ import (
 	"github.com/laufwerk/laufwerk/internal/script"
 )
 
-// Status of a check.
-type Status string
-
-// Skip says that something could not, or need not, be looked at: it is not Pass.
-const (
-	Pass Status = "pass"
-	Warn Status = "warn"
-	Fail Status = "fail"
-	Skip Status = "skip"
+// Check is one thing that was looked at, Status what was found.
+type (
+	Check  = checks.Check
+	Status = checks.Status
 )
 
-// Check is one thing that was looked at.
-type Check struct {
-	ID       string   `json:"id"`
-	Status   Status   `json:"status"`
-	Message  string   `json:"message"`
-	Evidence []string `json:"evidence,omitempty"`
-	Fix      string   `json:"fix,omitempty"` // the command to type
-}
+// What checks come to.
+const (
+	Pass = checks.Pass
+	Warn = checks.Warn
+	Fail = checks.Fail
+	Skip = checks.Skip
+)
 
 // Target is what is known of a target beside its checks.
 type Target struct {
@@ -75,8 +70,11 @@ func (r Report) Worst() Status {
 	return worst
 }
 
-// DefaultBound is how long one check may take.
-const DefaultBound = 10 * time.Second
+// DefaultBound is how long one check may take, probeBound how long making, using and ending a sandbox.
+const (
+	DefaultBound = 10 * time.Second
+	probeBound   = 2 * time.Minute
+)
 
 // Options say where to look. Functions that fail make their checks fail; none of them changes anything.
 type Options struct {
@@ -87,7 +85,6 @@ type Options struct {
 	Project  string // "" or a directory that must be a project
 	Kinds    []string
 	Provider func(kind string) (providers.Provider, bool)
-	Prepared func(home, program string) (harness.Receipt, error)
 	Login    func() (login.Codex, error)
 	Now      func() time.Time
 	Bound    time.Duration
@@ -123,6 +120,9 @@ func Examine(ctx context.Context, o Options) (Report, error) {
 	}
 	if o.Scan {
 		base = append(base, check{"scan", d.scan})
+		for _, kind := range slices.Sorted(slices.Values(o.Kinds)) {
+			base = append(base, check{"scan." + kind, func(ctx context.Context) []Check { return d.scanKind(ctx, kind) }})
+		}
 	}
 	targets := make(chan []providers.Definition, 1)
 	problem := make(chan error, 1)
@@ -216,7 +216,11 @@ func (d *doctor) all(ctx context.Context, list []check) []Check {
 
 // bounded gives a check up that does not answer. What it still does then ends with the process.
 func (d *doctor) bounded(ctx context.Context, c check) []Check {
-	ctx, cancel := context.WithTimeout(ctx, d.Bound)
+	bound := d.Bound
+	if strings.HasSuffix(c.id, probeSuffix) {
+		bound = max(bound, probeBound)
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	answer := make(chan []Check, 1)
 	go func() { answer <- c.look(ctx) }()
@@ -229,7 +233,7 @@ func (d *doctor) bounded(ctx context.Context, c check) []Check {
 		}
 		return out
 	case <-ctx.Done():
-		return []Check{{ID: c.id, Status: Fail, Message: fmt.Sprintf("no answer within %s", d.Bound)}}
+		return []Check{{ID: c.id, Status: Fail, Message: fmt.Sprintf("no answer within %s", bound)}}
 	}
 }
 
@@ -238,16 +242,7 @@ func one(s Status, format string, args ...any) []Check {
 }
 
 // failed is a check that found a failure, with the way out that it names.
-func failed(err error) []Check {
-	c := Check{Status: Fail, Message: err.Error()}
-	if f := failure.As(err); f != nil {
-		c.Fix = f.Hint
-		for _, cond := range f.Conditions {
-			c.Evidence = append(c.Evidence, cond.ID+": "+cond.Message)
-		}
-	}
-	return []Check{c}
-}
+func failed(err error) []Check { return []Check{checks.Failed("", err)} }
 
 // most is how much evidence of one check is shown.
 const most = 20

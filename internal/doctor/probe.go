@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/claims"
@@ -34,41 +33,51 @@ func (d *doctor) probe(ctx context.Context, p providers.Provider, def providers.
 	}
 	c, err := s.Driver.Allocate(ctx, claims.Request{
 		ID: id, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Operation: operation, Image: plan.Image,
-		Intent: providers.Intent{Name: id, Endpoint: endpoint, Spec: plan.Spec},
+		Intent: providers.Intent{Name: "laufwerk-" + id, Endpoint: endpoint, Spec: plan.Spec},
 	})
 	if err != nil {
 		return failed(err)
 	}
-	said, err := run(ctx, p, def, c, dir)
+	out, err := run(ctx, p, def, c, dir)
 	if _, rerr := s.Driver.Release(context.WithoutCancel(ctx), c.ID); rerr != nil {
 		err = errors.Join(err, failure.Wrap(rerr, failure.Retained, "give the probe's session up"))
 	}
 	if err != nil {
 		return failed(err)
 	}
-	return []Check{{Status: Pass, Message: "a command ran and was cleaned up after", Evidence: []string{said, "claim " + c.ID}}}
+	for i := range out {
+		out[i] = out[i].WithEvidence("claim " + c.ID)
+	}
+	return out
 }
 
-func run(ctx context.Context, p providers.Provider, def providers.Definition, c claims.Claim, dir string) (string, error) {
+func run(ctx context.Context, p providers.Provider, def providers.Definition, c claims.Claim, dir string) ([]Check, error) {
 	sb, err := p.Enter(ctx, c.Intent, def)
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	probe := providers.Probe{Argv: []string{"true"}, Read: func([]byte) []Check { return one(Pass, "a command ran and was cleaned up after") }}
+	if e, ok := p.(providers.Examining); ok {
+		probe = e.Probe(c.Intent, def)
 	}
 	ops := filepath.Join(dir, "ops", "probe-1")
 	at, err := supervise.Start(ctx, sb.Launcher(), ops, supervise.Spec{
-		Argv: []string{"bash", "-c", "echo $BASH_VERSION"}, Env: sb.BaseEnv(), Dir: sb.Home(), MaxOutput: 4 << 10,
-		Timeout: 10 * time.Second, Grace: time.Second, Mark: supervise.Mark(c.ID, "probe"),
+		Argv: probe.Argv, Env: sb.BaseEnv(), Dir: sb.Home(), MaxOutput: 64 << 10,
+		Timeout: time.Minute, Grace: time.Second, Mark: supervise.Mark(c.ID, "probe"),
 	})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	exit, err := at.Wait(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	out, _, err := at.Output(supervise.Stdout)
+	stdout, _, err := at.Output(supervise.Stdout)
 	if err == nil && exit.Code != 0 {
 		err = fmt.Errorf("the command ended with %d: %s", exit.Code, exit.Error)
 	}
-	return "bash " + strings.TrimSpace(string(out)), err
+	if err != nil {
+		return nil, err
+	}
+	return probe.Read(stdout), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -41,6 +42,14 @@ func unread() []Check { return one(Skip, "the store cannot be read") }
 
 // claims looks for resources that nobody will give up by themselves, and for recorded ones that are gone.
 func (d *doctor) claims(ctx context.Context) []Check {
+	s, err := d.service(ctx)
+	if err != nil {
+		return unread()
+	}
+	sweep, err := s.Driver.Sweep(ctx, claims.Filter{States: []claims.State{claims.Allocated}})
+	if err != nil {
+		return unread()
+	}
 	s, byID, all, err := d.work(ctx)
 	if err != nil {
 		return unread()
@@ -55,6 +64,10 @@ func (d *doctor) claims(ctx context.Context) []Check {
 		about := fmt.Sprintf("%s %s of run %s is %s", c.Kind, c.ID, orNone(c.Run), c.State)
 		if c.State == claims.Allocated && missing(s, c) {
 			gone = append(gone, about+", and its directory is not there")
+			continue
+		}
+		if c.State == claims.Allocated && sweep.Gone(c) {
+			gone = append(gone, fmt.Sprintf("%s, and %s does not list %s", about, c.Intent.Endpoint, c.Intent.Resource))
 			continue
 		}
 		if known && !r.Terminal() && (c.State == claims.Allocated || c.State == claims.Intent) || c.Run == "" && c.State == claims.Allocated && d.Probe {
@@ -233,4 +246,48 @@ func (d *doctor) scan(ctx context.Context) []Check {
 		strange = append(strange, "control group "+dir)
 	}
 	return found(Warn, "nothing carries a mark of laufwerk without a claim here", "%d resources carry a mark of laufwerk and have no claim here; they may belong to another LAUFWERK_HOME", "ps -e -o pid,ppid,lstart,args", strange)
+}
+
+// scanKind lists what carries a label of laufwerk on the endpoint of a kind of targets, and has no claim here.
+func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
+	p, _ := d.Provider(kind)
+	l, ok := p.(providers.Listing)
+	if !ok {
+		return nil
+	}
+	there, err := l.List(ctx, providers.Intent{})
+	if err != nil {
+		return one(Skip, "what is there cannot be listed: %v", err)
+	}
+	owner := ""
+	sightings := make([]claims.Sighting, len(there))
+	if s, err := d.service(ctx); err == nil {
+		if known, err := s.Driver.Sighted(ctx, there); err == nil { // read after the list
+			sightings = known
+		}
+		if all, err := s.Driver.List(ctx, claims.Filter{}); err == nil && len(all) > 0 {
+			owner = all[0].Intent.Owner
+		}
+	}
+	var strange []string
+	fix := ""
+	for i, f := range there {
+		switch s := sightings[i]; {
+		case s.Late:
+			strange = append(strange, fmt.Sprintf("%s %s arrived after its claim %s was released", f.Resource, f.Name, s.Claim.ID))
+			fix = "laufwerk cleanup --all"
+		case s.Ours():
+		default:
+			whose := "another home's, owner " + f.Owner
+			if f.Owner != "" && f.Owner == owner {
+				whose = "with the label of this home"
+			}
+			strange = append(strange, fmt.Sprintf("%s %s, %s, claim %s", f.Resource, f.Name, whose, orNone(f.Claim)))
+		}
+	}
+	if fix == "" {
+		fix = l.ListCommand()
+	}
+	return found(Warn, "nothing on the endpoint carries a label of laufwerk without a claim here",
+		"%d resources carry a label of laufwerk and have no claim here, or a released one; nothing is removed by its label alone", fix, strange)
 }

@@ -135,6 +135,9 @@ func (c Containers) List(ctx context.Context, in providers.Intent) ([]providers.
 	return owned.List(ctx, e, in)
 }
 
+// ListCommand is how a person sees the containers of every store.
+func (Containers) ListCommand() string { return owned.ListCommand }
+
 // DeleteAll removes containers and their directories.
 func (c Containers) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
 	e, err := c.engine(ctx, list[0])

@@ -132,6 +132,8 @@ type Listing interface {
 	// List has found: what is not in it is not asked to end. Whether they are absent afterwards is found out by one list. When
 	// the context ends, nothing more is asked for, and Result.Err says so.
 	DeleteAll(ctx context.Context, list []Intent, there []Found, parallel int) []Ended
+	// ListCommand is how a person sees what List finds.
+	ListCommand() string
 }
 
 // Ended is what became of one resource of many.

@@ -46,6 +46,9 @@ func list(ctx context.Context, e *dockerengine.Engine, in providers.Intent) ([]p
 	return out, nil
 }
 
+// ListCommand is how a person sees the containers of every owner.
+const ListCommand = "docker ps --all --no-trunc --filter label=" + LabelOwner
+
 // same fails unless the engine is the one that an intent names.
 func same(ctx context.Context, e *dockerengine.Engine, in providers.Intent) error {
 	if in.Endpoint == "" {

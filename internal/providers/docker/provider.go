@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"strings"
 	"time"
 
 	api "github.com/docker/docker/api/types/image"
@@ -137,21 +138,34 @@ func (p *Provider) fits(f dockerengine.Facts) error {
 	return nil
 }
 
-// enforced says which limit the engine would drop without an error.
+// enforced says which limits the engine would drop without an error.
 func enforced(r targets.Resources, f dockerengine.Facts) error {
+	wanted, _ := unenforced(r, f)
+	if len(wanted) == 0 {
+		return nil
+	}
+	return failure.New(failure.NotReady, "the engine cannot enforce %s here: the kernel's control group for it is not available to it", strings.Join(wanted, " and ")).
+		WithHint("docker info")
+}
+
+// unenforced are the limits that a target has and the engine cannot enforce, and all that it cannot.
+func unenforced(r targets.Resources, f dockerengine.Facts) (wanted, all []string) {
 	for _, l := range []struct {
-		option      string
-		wanted, can bool
+		option   string
+		has, can bool
 	}{
 		{"cpus", r.CPUs > 0, f.CPU}, {"memoryBytes", r.MemoryBytes > 0, f.Memory},
 		{"swapBytes", r.SwapBytes != nil, f.Swap}, {"pids", r.PIDs > 0, f.Pids},
 	} {
-		if l.wanted && !l.can {
-			return failure.New(failure.NotReady, "the engine cannot enforce `resources.%s` here: the kernel's control group for it is not available to it", l.option).
-				WithHint("docker info")
+		if l.can {
+			continue
+		}
+		all = append(all, "`resources."+l.option+"`")
+		if l.has {
+			wanted = append(wanted, "`resources."+l.option+"`")
 		}
 	}
-	return nil
+	return wanted, all
 }
 
 func condition(id string, err error) failure.Condition {

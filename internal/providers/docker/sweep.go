@@ -31,6 +31,9 @@ func (p *Provider) engine(ctx context.Context, in providers.Intent) (*dockerengi
 	return p.known(ctx, in, s)
 }
 
+// ListCommand is how a person sees the containers of every store.
+func (*Provider) ListCommand() string { return owned.ListCommand }
+
 // DeleteAll removes the containers of sessions, and then, of those whose absence was seen, the directories.
 func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
 	e, err := p.engine(ctx, list[0])

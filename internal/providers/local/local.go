@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -29,7 +30,7 @@ type Provider struct {
 	executable string
 	host       map[string]string
 	now        func() time.Time
-	programs   func(program string) (string, error)
+	programs   func(program string) (harness.Receipt, error)
 }
 
 // New makes the provider. The executable is this binary, which is also the supervisor (see system.Executable); host is the

@@ -28,14 +28,14 @@ func (*Provider) Credentials(def json.RawMessage) []string {
 }
 
 // WithPrograms tells where prepared programs are: find fails with NotReady for one that is not prepared.
-func (p *Provider) WithPrograms(find func(program string) (string, error)) *Provider {
+func (p *Provider) WithPrograms(find func(program string) (harness.Receipt, error)) *Provider {
 	p.programs = find
 	return p
 }
 
-func (p *Provider) program(name string) (string, error) {
+func (p *Provider) program(name string) (harness.Receipt, error) {
 	if p.programs == nil {
-		return "", failure.New(failure.NotReady, "%s is not prepared", name).WithHint("laufwerk prepare local")
+		return harness.Receipt{}, failure.New(failure.NotReady, "%s is not prepared", name).WithHint("laufwerk prepare local")
 	}
 	return p.programs(name)
 }
@@ -76,7 +76,7 @@ func (s *sandbox) Program(_ context.Context, name string) (providers.Program, er
 	if name != codex {
 		return providers.Program{}, nil
 	}
-	path, err := s.provider.program(name)
+	prepared, err := s.provider.program(name)
 	if err != nil {
 		return providers.Program{}, err
 	}
@@ -91,7 +91,7 @@ func (s *sandbox) Program(_ context.Context, name string) (providers.Program, er
 	if err := sessiondir.Place(s.spec.Dir, name, harness.File{Path: login.CodexFile, Content: content, Mode: 0o600, Secret: true}, nil); err != nil {
 		return providers.Program{}, failure.Wrap(err, failure.Failed, "put the login into the session's private home")
 	}
-	return providers.Program{Path: path, Home: filepath.Join(s.spec.Dir, filepath.FromSlash(sessiondir.ProgramHome(name)))}, nil
+	return providers.Program{Path: prepared.Path, Home: filepath.Join(s.spec.Dir, filepath.FromSlash(sessiondir.ProgramHome(name)))}, nil
 }
 
 // Place puts a file into a program's home.

@@ -21,7 +21,9 @@ func TestCodexIsReadyWithProgramAndLogin(t *testing.T) {
 	host := map[string]string{"HOME": home, "PATH": os.Getenv("PATH")}
 	missing := failure.New(failure.NotReady, "codex is not prepared").WithHint("laufwerk prepare local")
 	var prepared error = missing
-	p := New("/proc/self/exe", host, time.Now).WithPrograms(func(string) (string, error) { return "/opt/codex", prepared })
+	p := New("/proc/self/exe", host, time.Now).WithPrograms(func(string) (harness.Receipt, error) {
+		return harness.Receipt{Path: "/opt/codex", Version: "1.2.3"}, prepared
+	})
 	def, err := p.Validate(json.RawMessage(`{"credentials":"codex-subscription"}`))
 	if err != nil {
 		t.Fatal(err)

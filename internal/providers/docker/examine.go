@@ -1,0 +1,192 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/checks"
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system/process"
+)
+
+var _ providers.Examining = (*Provider)(nil)
+
+// Examine looks at the engine, in one call where it was not met yet, and at the image, in another one.
+func (p *Provider) Examine(ctx context.Context, def providers.Definition) []checks.Check {
+	c, err := decode(def)
+	if err != nil {
+		return []checks.Check{checks.Failed("options", err)}
+	}
+	var out []checks.Check
+	e, err := p.c.Connect(ctx, "")
+	if err != nil {
+		failed := checks.Failed("engine", err)
+		if failed.Fix == "" {
+			failed.Fix = "docker info"
+		}
+		out = append(out, failed)
+		for _, id := range []string{"supervisor", "limits", "user", "image"} {
+			out = append(out, checks.New(id, checks.Skip, "the engine cannot be asked"))
+		}
+		out = append(out, p.examineCodex(c, selected{}, err)...)
+	} else {
+		f := e.Facts()
+		out = append(out, checks.New("engine", checks.Pass, "Docker %s answers at %s", f.Version, e.Endpoint()).
+			WithEvidence(f.Identity(), "API "+f.API, "control groups: version "+f.CgroupVersion))
+		out = append(out, p.examineSupervisor(f), examineLimits(c, f), p.examineUser(f))
+		i, err := p.image(ctx, e, def, c)
+		out = append(out, p.examineImage(def, c, i, err))
+		out = append(out, p.examineCodex(c, i, err)...)
+	}
+	for _, name := range c.Env.Missing(p.c.Vars) {
+		out = append(out, checks.New("env", checks.Fail, "the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID))
+	}
+	return append(out, p.examineHelpers())
+}
+
+func (p *Provider) examineSupervisor(f dockerengine.Facts) checks.Check {
+	if err := p.fits(f); err != nil {
+		return checks.Failed("supervisor", err)
+	}
+	return checks.New("supervisor", checks.Pass, "the engine runs %s/%s containers, and this build brings the supervisor for them", f.OS, f.Arch)
+}
+
+func examineLimits(c config, f dockerengine.Facts) checks.Check {
+	wanted, lacking := unenforced(c.Resources, f)
+	switch {
+	case len(wanted) > 0:
+		return checks.New("limits", checks.Fail, "the engine cannot enforce %s of the target: the kernel's control groups for it are not available to it", strings.Join(wanted, ", ")).
+			WithEvidence(lacking...).WithFix("docker info")
+	case len(lacking) > 0:
+		return checks.New("limits", checks.Pass, "the engine enforces the limits that the target has; it could not enforce %s", strings.Join(lacking, ", "))
+	}
+	return checks.New("limits", checks.Pass, "the engine enforces limits of cpus, memory, swap and processes")
+}
+
+// examineUser says who works in containers.
+func (p *Provider) examineUser(f dockerengine.Facts) checks.Check {
+	who, gives, userns := p.user(f)
+	out := checks.New("user", checks.Pass, "sessions run as %s", who)
+	switch {
+	case f.Rootless:
+		out.Message = "the engine runs without root: root in a container is the user who started the engine, and has no more rights"
+	case gives != nil:
+		out.Message += ", since this is root; the files of their workspaces are given to it"
+	default:
+		out.Message += ", as this process"
+	}
+	if userns != "" {
+		out.Message += "; the engine maps users, and sessions ask for this host's, so that files come out as theirs"
+	}
+	return out
+}
+
+func (p *Provider) examineImage(def providers.Definition, c config, i selected, err error) checks.Check {
+	switch {
+	case err != nil:
+		return checks.Failed("image", err)
+	case c.Image != "":
+		return checks.New("image", checks.Pass, "the image %s is on the engine", c.Image).WithEvidence(i.image.ID)
+	}
+	receipt := p.cache(def, c).StandardFile()
+	if c.Prepared != nil {
+		receipt = c.Prepared.Manifest
+	}
+	return checks.New("image", checks.Pass, "the prepared image is on the engine, and is the one of its receipt").WithEvidence(i.image.ID, receipt)
+}
+
+// examineCodex looks for the program and the login, where the target gives agents one.
+func (p *Provider) examineCodex(c config, i selected, imageErr error) []checks.Check {
+	if !slices.Contains(c.Credentials, login.CodexSubscription) {
+		return []checks.Check{checks.New(codex, checks.Skip, "the target has no `credentials`, so no agent uses Codex")}
+	}
+	const at = "codex.program"
+	program := imagecache.Codex()
+	out := []checks.Check{checks.New(at, checks.Pass, "Codex %s is in the image", program.Version)}
+	switch {
+	case imageErr != nil:
+		out[0] = checks.New(at, checks.Skip, "without the image that cannot be told")
+	case !i.prepared && c.Network == noNetwork:
+		out[0] = checks.Failed(at, unprepared(c))
+	case !i.prepared:
+		out[0] = checks.New(at, checks.Warn, "the image %s carries no prepared Codex: every session installs %s %s before its first turn, which takes pnpm, the network and its time",
+			c.Image, program.Title, program.Version).WithFix("laufwerk prepare docker   # and leave `image` out of the target, or build on the prepared image")
+	}
+	if l, err := p.login(c); err != nil {
+		return append(out, checks.Failed("codex.login", err))
+	} else {
+		return append(out, l.Check("codex.login", p.c.Now()))
+	}
+}
+
+// examineHelpers looks whether the programs are there that Docker's own command line asks for logins when it pulls.
+func (p *Provider) examineHelpers() checks.Check {
+	const id = "helpers"
+	programs, path, err := dockerengine.Finder{Vars: p.c.Vars, Home: p.c.Home}.Helpers()
+	if err != nil {
+		return checks.New(id, checks.Warn, "%v; images that are on the engine can be used", err).WithEvidence(path)
+	}
+	var missing []string
+	for _, name := range programs {
+		if _, err := process.Find(name, p.c.Vars["PATH"], "/"); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return checks.New(id, checks.Warn, "%s, which %s names for the logins of registries, is not in PATH: `docker pull` fails with it; images that are on the engine can be used",
+			strings.Join(missing, " and "), path).WithEvidence(path).WithFix("grep -n cred %s   # install what it names, or take the line out", failure.Quote(path))
+	}
+	return checks.New(id, checks.Pass, "no program that keeps logins of registries is missing")
+}
+
+// Probe asks our own program in the container, which every image can run, what the image has.
+func (p *Provider) Probe(in providers.Intent, def providers.Definition) providers.Probe {
+	return providers.Probe{Argv: inside.Probe(), Read: func(stdout []byte) []checks.Check {
+		got, err := inside.ReadProbe(stdout)
+		if err != nil {
+			return []checks.Check{checks.Failed("", err)}
+		}
+		ran := checks.New("", checks.Pass, "a command ran in a container, which saw the files of this host and their locks, and was cleaned up after").
+			WithEvidence(fmt.Sprintf("user %d:%d", got.UID, got.GID), "kernel "+got.Kernel)
+		c, _ := decode(def)
+		s, _, err := read(in)
+		installs := err == nil && !s.Prepared && slices.Contains(c.Credentials, login.CodexSubscription)
+		return []checks.Check{ran, tools(got, installs)}
+	}}
+}
+
+// tools says what an image lacks. installs means that Codex is installed in each session.
+func tools(got inside.Probed, installs bool) checks.Check {
+	out := checks.New("tools", checks.Pass, "the image has bash, git, node, pnpm and setsid")
+	var lacks []string
+	for _, t := range []struct {
+		name, why string
+		needed    bool
+	}{
+		{"bash", "session.exec runs commands with it", true}, {"git", "agents work with it", false},
+		{"node", "Codex is installed with it", installs}, {"pnpm", "Codex is installed with it", installs}, {"setsid", "agents start programs with it", false},
+	} {
+		if tool, ok := got.Tools[t.name]; ok {
+			out = out.WithEvidence(strings.TrimSpace(tool.Path + " " + tool.Version))
+			continue
+		}
+		lacks = append(lacks, t.name+" ("+t.why+")")
+		if t.needed {
+			out.Status = checks.Fail
+		} else if out.Status == checks.Pass {
+			out.Status = checks.Warn
+		}
+	}
+	if len(lacks) > 0 {
+		out.Message = "the image has no " + strings.Join(lacks, ", no ")
+		out = out.WithFix("laufwerk prepare docker --image IMAGE   # with one that has them, or add them to the target's own")
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+package docker
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/checks"
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/targets"
+)
+
+func TestLimitsThatAnEngineCannotEnforce(t *testing.T) {
+	all := dockerengine.Facts{Memory: true, Swap: true, Pids: true, CPU: true}
+	noSwap, nothing := all, dockerengine.Facts{}
+	noSwap.Swap = false
+	none := int64(0)
+	wants := config{Resources: targets.Resources{CPUs: 1, MemoryBytes: 64 << 20, SwapBytes: &none, PIDs: 10}}
+	for name, c := range map[string]struct {
+		config config
+		facts  dockerengine.Facts
+		status checks.Status
+		says   string
+	}{
+		"all":             {wants, all, checks.Pass, "enforces limits of cpus"},
+		"no swap":         {wants, noSwap, checks.Fail, "cannot enforce `resources.swapBytes` of"},
+		"none of them":    {wants, nothing, checks.Fail, "`resources.cpus`, `resources.memoryBytes`, `resources.swapBytes`, `resources.pids`"},
+		"swap is not set": {config{}, noSwap, checks.Pass, "could not enforce `resources.swapBytes`"},
+	} {
+		if got := examineLimits(c.config, c.facts); got.Status != c.status || !strings.Contains(got.Message, c.says) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if err := enforced(c.config.Resources, c.facts); (err != nil) != (c.status == checks.Fail) {
+			t.Errorf("%s: run says %v", name, err)
+		}
+	}
+}
+
+func TestWhoWorksIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		uid   int
+		facts dockerengine.Facts
+		says  string
+	}{
+		{1000, dockerengine.Facts{}, "sessions run as 1000:1000, as this process"},
+		{0, dockerengine.Facts{}, "sessions run as 65534:65534, since this is root"},
+		{1000, dockerengine.Facts{Rootless: true}, "the engine runs without root"},
+		{1000, dockerengine.Facts{UserNS: true}, "the engine maps users, and sessions ask for this host's"},
+	} {
+		p := New(Config{UID: c.uid, GID: c.uid})
+		if got := p.examineUser(c.facts); got.Status != checks.Pass || !strings.Contains(got.Message, c.says) {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
+func TestToolsThatAnImageLacks(t *testing.T) {
+	has := func(names ...string) inside.Probed {
+		p := inside.Probed{Tools: map[string]inside.Tool{}}
+		for _, n := range names {
+			p.Tools[n] = inside.Tool{Path: "/bin/" + n}
+		}
+		return p
+	}
+	for _, c := range []struct {
+		got      inside.Probed
+		installs bool
+		status   checks.Status
+		says     string
+	}{
+		{has("bash", "git", "node", "pnpm", "setsid"), true, checks.Pass, "the image has bash, git, node, pnpm and setsid"},
+		{has("bash", "git", "node", "setsid"), false, checks.Warn, "no pnpm"},
+		{has("bash", "git", "node", "setsid"), true, checks.Fail, "no pnpm"},
+		{has("sh"), false, checks.Fail, "no bash (session.exec runs commands with it), no git"},
+	} {
+		if got := tools(c.got, c.installs); got.Status != c.status || !strings.Contains(got.Message, c.says) || (got.Fix == "") != (c.status == checks.Pass) {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
