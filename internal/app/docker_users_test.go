@@ -107,15 +107,22 @@ func belongs(t *testing.T, dir string, u worker) {
 }
 
 // exampleRuns runs the example that init writes to its end, with a command as agent, its writer and its reviewer.
-func exampleRuns(t *testing.T, endpoint string, u worker) {
+func exampleRuns(t *testing.T, endpoint string, u worker, rootless bool) {
 	t.Helper()
 	w := newUsersWorld(t, endpoint, u)
-	within := u // a root worker works as nobody
-	if u.uid == 0 {
+	within, outside := u, u
+	switch {
+	case rootless: // the user that runs the engine is root in its containers
+		within = worker{0, 0}
+	case u.uid == 0: // a root worker works as nobody
 		within = worker{65534, 65534}
+		outside = within
 	}
 	w.must([]int{0}, "init", "--execution", "docker", "--example", "issue-to-fix", "--agent-command", "bash agent.sh", "--no-prepare")
 	w.change("laufwerk/execution.ts", `  resources: {`, `  image: "`+engine.Base+`", network: "none",`+"\n  resources: {")
+	if rootless {
+		w.change("laufwerk/execution.ts", "    cpus: 2,\n    memoryBytes: 4 * 1024 ** 3,\n    swapBytes: 0,\n    pids: 512,\n", "")
+	}
 	if u.uid != os.Getuid() {
 		if err := os.Lchown(filepath.Join(w.project, "laufwerk/execution.ts"), u.uid, u.gid); err != nil {
 			t.Fatal(err)
@@ -137,7 +144,7 @@ func exampleRuns(t *testing.T, endpoint string, u worker) {
 		t.Error("there is no workspace")
 	}
 	for _, c := range copies {
-		belongs(t, filepath.Dir(c), within)
+		belongs(t, filepath.Dir(c), outside)
 	}
 	answered := w.must([]int{0}, "answer", run, "write-back", "yes", "--json")
 	var done struct{ Output struct{ Paths []string } }
@@ -166,7 +173,7 @@ func TestContainersWorkAsTheUser(t *testing.T) {
 	for _, u := range []worker{{0, 0}, {1000, 1000}, {1234, 20}} {
 		t.Run(u.String(), func(t *testing.T) {
 			t.Parallel()
-			exampleRuns(t, endpoint, u)
+			exampleRuns(t, endpoint, u, false)
 		})
 	}
 }
@@ -179,6 +186,16 @@ func TestContainersOfAUserNamespacedEngine(t *testing.T) {
 		t.Fatalf("the engine maps nobody: %v, %v", info.SecurityOptions, err)
 	}
 	for _, u := range []worker{{0, 0}, {1234, 20}} {
-		t.Run(u.String(), func(t *testing.T) { exampleRuns(t, e.Endpoint, u) })
+		t.Run(u.String(), func(t *testing.T) { exampleRuns(t, e.Endpoint, u, false) })
 	}
+}
+
+// An engine without root has its user as root in its containers, and no way to limit them here.
+func TestContainersOfARootlessEngine(t *testing.T) {
+	t.Parallel()
+	e, uid, gid := engine.Rootless(t, engine.Base)
+	if info, err := engine.Client(t, e.Endpoint).Info(t.Context()); err != nil || !slices.Contains(info.SecurityOptions, "name=rootless") {
+		t.Fatalf("the engine has root: %v, %v", info.SecurityOptions, err)
+	}
+	exampleRuns(t, e.Endpoint, worker{uid, gid}, true)
 }

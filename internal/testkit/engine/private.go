@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/laufwerk/laufwerk/internal/testkit"
@@ -31,9 +32,9 @@ const (
 type Engine struct {
 	Endpoint string // unix:///path, the same after every start
 
-	t       testing.TB
-	name    string
-	options string // of dockerd
+	t    testing.TB
+	name string
+	env  []string // of .ci/engine
 }
 
 // Private starts an engine with the given images; it and all that it has are removed with the test. It takes about a second;
@@ -49,11 +50,24 @@ func UserNamespaced(t testing.TB, images ...string) *Engine {
 	return private(t, "--userns-remap=default", images)
 }
 
-func private(t testing.TB, options string, images []string) *Engine {
+// Rootless is Private with an engine that a user of this machine runs without root, and that user's ids. Its containers have
+// no network.
+func Rootless(t testing.TB, images ...string) (e *Engine, uid, gid int) {
+	t.Helper()
+	e = private(t, "", images, "ENGINE_ROOTLESS=1")
+	info, err := os.Stat(filepath.Dir(strings.TrimPrefix(e.Endpoint, "unix://")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := info.Sys().(*syscall.Stat_t)
+	return e, int(of.Uid), int(of.Gid)
+}
+
+func private(t testing.TB, options string, images []string, env ...string) *Engine {
 	t.Helper()
 	Endpoint(t) // the parts that it needs are there if that one is
 	testkit.Need(t, "root", os.Getuid() == 0, "it starts a Docker engine")
-	e := &Engine{t: t, options: options, name: fmt.Sprintf("t%d-%d", os.Getpid(), started.Add(1))}
+	e := &Engine{t: t, env: append(env, "ENGINE_OPTIONS="+options), name: fmt.Sprintf("t%d-%d", os.Getpid(), started.Add(1))}
 	t.Cleanup(func() { e.manage("remove", e.name) })
 	e.Start()
 	names := []string{"images", e.name}
@@ -92,7 +106,7 @@ func (e *Engine) manage(args ...string) string {
 	e.t.Helper()
 	_, file, _, _ := runtime.Caller(0)
 	cmd := exec.Command(filepath.Join(filepath.Dir(file), "../../../.ci/engine"), args...)
-	cmd.Env = append(os.Environ(), "ENGINE_OPTIONS="+e.options)
+	cmd.Env = append(os.Environ(), e.env...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
