@@ -18,6 +18,9 @@ CRASH_FILES    = $(shell grep -rl --include='*_test.go' '^//go:build.*crashpoint
 CRASH_PACKAGES = $(sort $(addprefix ./,$(dir $(CRASH_FILES))))
 CRASH_TESTS    = ^($(shell grep -ho '^func Test[A-Za-z0-9]*' $(CRASH_FILES) | sed 's/^func //' | grep -v '^TestMain$$' | sort -u | paste -sd'|' -))$$
 
+# Of one package's tests, against those that hang: one with containers and kills takes minutes on a small machine.
+TEST_LIMIT ?= 25m
+
 .PHONY: build test test-unit test-crash bench demo cover clean
 build: ## the binary, bin/laufwerk
 	$(GO_BUILD) -o bin/laufwerk ./cmd/laufwerk
@@ -25,10 +28,10 @@ build: ## the binary, bin/laufwerk
 test: test-unit test-crash
 
 test-unit:
-	go test ./...
+	go test -timeout $(TEST_LIMIT) ./...
 
 test-crash: ## builds with crash points: SIGKILL at each of them
-	go test -tags crashpoints -run '$(CRASH_TESTS)' $(CRASH_PACKAGES)
+	go test -timeout $(TEST_LIMIT) -tags crashpoints -run '$(CRASH_TESTS)' $(CRASH_PACKAGES)
 
 update-scripts: ## rewrites the expected output in testdata/script
 	go test ./internal/app -run TestScript -update
