@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/doctor"
@@ -22,10 +24,7 @@ func examines(d *cli.Deps) func(probe bool) doctor.Options {
 			e = newEngines(d.Env, s)
 		}
 		p := newParts(d.Env, home, e)
-		var kinds []string
-		for kind := range p.providers {
-			kinds = append(kinds, kind)
-		}
+		kinds := slices.Sorted(maps.Keys(p.providers))
 		return doctor.Options{
 			Settings: func() (string, error) {
 				s, err := d.Settings()

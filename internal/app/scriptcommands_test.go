@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/client"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
@@ -32,8 +37,12 @@ func setup(e *testscript.Env) error {
 	e.Setenv("HOME", home)
 	e.Setenv("LAUFWERK_CI", os.Getenv("LAUFWERK_CI"))
 	e.Setenv("TERM", "xterm")
+	e.Setenv("ENGINE", strings.TrimPrefix(os.Getenv("LAUFWERK_TEST_DOCKER"), "unix://"))
 	e.Defer(func() {
 		unmountBelow(e.WorkDir)
+		if err := removeContainersOf(home); err != nil {
+			e.T().Log(err)
+		}
 		deadline := time.Now().Add(10 * time.Second)
 		for {
 			left := processesOf(e.WorkDir)
@@ -69,9 +78,16 @@ func processesOf(work string) map[int]string {
 	return left
 }
 
-// condition adds [root] and [crashpoints] to testscript's own.
+// condition adds [root], [crashpoints] and [docker] to testscript's own. Where LAUFWERK_CI=1 promises a complete machine, a
+// missing engine is an error.
 func condition(name string) (bool, error) {
 	switch name {
+	case "docker":
+		there := strings.HasPrefix(os.Getenv("LAUFWERK_TEST_DOCKER"), "unix:///")
+		if !there && os.Getenv("LAUFWERK_CI") == "1" {
+			return false, errors.New("LAUFWERK_TEST_DOCKER names no engine, which a machine with LAUFWERK_CI=1 must have")
+		}
+		return there, nil
 	case "root":
 		return os.Geteuid() == 0, nil
 	case "crashpoints":
@@ -297,4 +313,25 @@ func TestDig(t *testing.T) {
 			t.Errorf("%s is there: %v", path, got)
 		}
 	}
+}
+
+// removeContainersOf removes what the store in home has left on the engine of [docker].
+func removeContainersOf(home string) error {
+	owner, err := os.ReadFile(filepath.Join(home, ".laufwerk", "owner"))
+	endpoint := os.Getenv("LAUFWERK_TEST_DOCKER")
+	if err != nil || endpoint == "" {
+		return nil //nolint:nilerr // there is no store
+	}
+	c, err := client.NewClientWithOpts(client.WithHost(endpoint), client.WithAPIVersionNegotiation())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	left, err := c.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", owned.LabelOwner+"="+strings.TrimSpace(string(owner))))})
+	for _, one := range left {
+		err = errors.Join(err, c.ContainerRemove(ctx, one.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}))
+	}
+	return err
 }

@@ -181,10 +181,15 @@ func (s *Sweep) current(ctx context.Context, list []Claim) []Claim {
 	return out
 }
 
-// unreached records that nothing could be learned of a claim.
+// unreached records that nothing could be learned of a claim whose end is asked for.
 func (d *Driver) unreached(ctx context.Context, c Claim, why error) (Claim, error) {
-	c, err := d.step(ctx, c, Unseen, d.found(says(providers.Unseen, why), ""))
-	if err != nil {
+	var err error
+	if c.State == Allocated {
+		if c, err = d.step(ctx, c, Ask, nil); err != nil {
+			return c, err
+		}
+	}
+	if c, err = d.step(ctx, c, Unseen, d.found(says(providers.Unseen, why), "")); err != nil {
 		return c, err
 	}
 	return d.verdict(c, why)

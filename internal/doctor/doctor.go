@@ -5,7 +5,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -120,7 +119,7 @@ func Examine(ctx context.Context, o Options) (Report, error) {
 	}
 	if o.Scan {
 		base = append(base, check{"scan", d.scan})
-		for _, kind := range slices.Sorted(slices.Values(o.Kinds)) {
+		for _, kind := range o.Kinds {
 			base = append(base, check{"scan." + kind, func(ctx context.Context) []Check { return d.scanKind(ctx, kind) }})
 		}
 	}

@@ -3,6 +3,7 @@ package claims
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -78,9 +79,30 @@ func list(ctx context.Context, o *ListOptions) error {
 func Ledger(ui *render.UI, list []claims.Claim) {
 	rows := make([][]any, 0, len(list))
 	for _, c := range list {
-		rows = append(rows, []any{c.ID, string(c.Kind), string(c.State), c.Run, clock(c.IntentAt), clock(c.AllocatedAt), clock(c.ReleasedAt), proof(c)})
+		rows = append(rows, []any{c.ID, string(c.Kind), string(c.State), c.Run, clock(c.IntentAt), clock(c.AllocatedAt), clock(c.ReleasedAt), proof(c), Where(c)})
 	}
-	ui.Table([]string{"CLAIM", "KIND", "STATE", "RUN", "INTENT", "ALLOCATED", "RELEASED", "PROOF"}, rows)
+	ui.Table([]string{"CLAIM", "KIND", "STATE", "RUN", "INTENT", "ALLOCATED", "RELEASED", "PROOF", "WHERE"}, rows)
+}
+
+// Where is where a claim's resource is: what it is called there, what it was made from, and on which endpoint.
+func Where(c claims.Claim) string {
+	if c.Image == "" {
+		return c.Intent.Endpoint
+	}
+	resource := c.Intent.Resource
+	if resource == "" {
+		resource = c.Intent.Name
+	}
+	return short(resource) + " from " + short(c.Image) + " on the " + c.Intent.Endpoint
+}
+
+// short is the beginning of an id, as engines print it; names stay as they are.
+func short(id string) string {
+	hex := strings.TrimPrefix(id, "sha256:")
+	if len(hex) != 64 {
+		return id
+	}
+	return strings.TrimSuffix(id, hex) + hex[:12]
 }
 
 func clock(t time.Time) string {
@@ -145,12 +167,18 @@ func show(ctx context.Context, o *ShowOptions) error {
 func print(ui *render.UI, c claims.Claim) {
 	ui.Printf("claim %s\nkind %s, state %s\nrun %s, operation %s\n", ui.Out.Bold(c.ID), string(c.Kind), string(c.State), c.Run, c.Operation)
 	ui.Printf("name %s, owner %s, endpoint %s, resource %s\n", c.Intent.Name, c.Intent.Owner, c.Intent.Endpoint, c.Intent.Resource)
+	if c.Image != "" {
+		ui.Printf("image %s\n", c.Image)
+	}
 	ui.Printf("spec %s\n", string(c.Intent.Spec))
 	if c.Keep != "" {
 		ui.Printf("kept: %s\n", c.Keep)
 	}
 	if c.Reason != "" {
 		ui.Printf("abandoned: %s\n", c.Reason)
+	}
+	for _, a := range c.Accepted {
+		ui.Printf("%s %s (uid %d) said that %s is %s now\n", a.At.Local().Format(time.DateTime), a.Who.User, a.Who.UID, a.Old, a.New)
 	}
 	for _, e := range c.Evidence {
 		ui.Printf("%s %s\n", e.At.Local().Format(time.DateTime), e.What)

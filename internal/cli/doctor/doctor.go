@@ -35,8 +35,11 @@ func New(d *cli.Deps, where func(probe bool) doctor.Options, runF func(context.C
 		Short: "Check that everything that runs need is there, and say how to get what is not",
 		Long: `Check the store, what runs left, the project and its targets, by the same rules as laufwerk run, and print the command that
 puts right what is not. Nothing is allocated or written, and nothing is asked of a model. Outside a project the store and
-the host are checked. Exit code 4 if a check fails; a warning is no failure.`,
-		Example: "$ laufwerk doctor\n\n# For a bug report\n$ laufwerk doctor --report\n\n# Before there is a project\n$ laufwerk doctor --execution local --json",
+the host are checked. Exit code 4 if a check fails; a warning is no failure.
+
+For a Docker target it is said which engine is asked, and why that one. What an image has inside is only known with --probe,
+which runs a container of it.`,
+		Example: "$ laufwerk doctor\n\n# For a bug report\n$ laufwerk doctor --report\n\n# Before there is a project\n$ laufwerk doctor --execution docker --json\n\n# What the image of a target lacks\n$ laufwerk doctor --target docker --probe",
 		GroupID: cli.SectionStart,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"execution", "target"} {

@@ -41,8 +41,23 @@ func remedies() []remedy {
 			[]string{"laufwerk claims list", "laufwerk cleanup RUN", "laufwerk cleanup --all --dry-run"},
 		},
 		{
+			"The Docker engine is gone, or hangs",
+			"Nothing is called gone meanwhile: runs are interrupted, and claims stay. doctor says which engine is looked for, and why\nthat one. With the engine back, the same containers are used again; what ran in them is asked to continue.",
+			[]string{"laufwerk doctor", "laufwerk resume RUN", "laufwerk cleanup RUN"},
+		},
+		{
+			"Another Docker engine answers, or the engine was moved",
+			"An engine is known by its ID and its data root, and what another one says proves nothing. Start the one that was there\nbefore; or, if it is the same and only its data root or its ID changed, say so: OLD is what claims record, NEW what answers\nnow, and both are in the message.",
+			[]string{"laufwerk claims list", "laufwerk resume RUN --accept-identity 'OLD=NEW'", "laufwerk cleanup RUN --accept-identity 'OLD=NEW'"},
+		},
+		{
+			"Containers survived",
+			"Every container has a claim before the engine is asked for it. Clean-up ends those of runs that are over, and those that\narrived after their claim was released. What only carries a label of laufwerk is listed by the scan, and left alone.",
+			[]string{"laufwerk cleanup --all", "laufwerk doctor --scan"},
+		},
+		{
 			"A claim can never be proved",
-			"Look at the identity that is printed, remove the resource by hand if it is there, then give the claim up. The record and\nthe reason are kept.",
+			"Its engine is gone for good, or something else has its name. Try clean-up first. Then look at the identity that is printed,\nremove the resource by hand if it is there, and give the claim up. The record and the reason are kept.",
 			[]string{"laufwerk claims show ID", "laufwerk claims abandon ID --reason TEXT"},
 		},
 		{

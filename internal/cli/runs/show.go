@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
+	cliclaims "github.com/laufwerk/laufwerk/internal/cli/claims"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/cli/worker"
 	"github.com/laufwerk/laufwerk/internal/runs"
@@ -70,7 +71,11 @@ func show(ctx context.Context, o *ShowOptions) error {
 		}
 	}
 	for _, c := range d.Claims {
-		ui.Printf("holds %s %s (%s)\n", string(c.Kind), c.ID, string(c.State))
+		ui.Printf("holds %s %s (%s)", string(c.Kind), c.ID, string(c.State))
+		if c.Image != "" { // others are on this machine
+			ui.Printf(": %s", cliclaims.Where(c))
+		}
+		ui.Printf("\n")
 	}
 	switch {
 	case d.HalfApplied:
