@@ -27,6 +27,15 @@ func (s series) median(of func(cost) time.Duration) time.Duration {
 	return quantile(s, of, 2, 4)
 }
 
+// less is what each round's measurement was over the other's of the same round.
+func (s series) less(other series) series {
+	out := make(series, min(len(s), len(other)))
+	for i := range out {
+		out[i] = cost{wall: s[i].wall - other[i].wall, cpu: s[i].cpu - other[i].cpu}
+	}
+	return out
+}
+
 // quantile is the i-th of n.
 func quantile(s series, of func(cost) time.Duration, i, n int) time.Duration {
 	var list []time.Duration
