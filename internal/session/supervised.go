@@ -67,7 +67,12 @@ type place struct {
 // supervised runs work until there is an exit record, in as few attempts as can be: an attempt that still runs is joined,
 // one that has ended is taken as it ended, and only one that was certainly ended before its time is made again.
 func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work) (_ result, err error) {
-	defer func() { err = Ended(ctx, err) }()
+	defer func() {
+		if failure.Is(err, failure.SessionLost) {
+			s.lose(err)
+		}
+		err = Ended(ctx, err)
+	}()
 	attempts, data := op.Attempts()
 	begun := len(data) > 0
 	entering := ctx
@@ -79,9 +84,6 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 	}
 	sb, err := m.enter(entering, s)
 	if err != nil {
-		if failure.Is(err, failure.SessionLost) && !s.host {
-			s.lose(err)
-		}
 		return result{}, err
 	}
 	l := sb.Launcher()
@@ -130,6 +132,9 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 			if status == supervise.NotStarted {
 				if cause := context.Cause(ctx); cause != nil {
 					return r, cause
+				}
+				if failure.Is(err, failure.SessionLost) {
+					return r, err
 				}
 				op.Event(journal.Event{Kind: "notice", Text: "the supervisor did not come up: " + err.Error()})
 				continue

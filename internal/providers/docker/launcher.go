@@ -41,7 +41,7 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 				}
 				continue
 			case done == providers.No:
-				return supervise.Pipe{}, errors.Join(err, supervise.ErrRefused)
+				return supervise.Pipe{}, errors.Join(l.s.whether(ctx, err), supervise.ErrRefused)
 			case err != nil:
 				return supervise.Pipe{}, err
 			}

@@ -91,8 +91,8 @@ func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in provi
 	got, presence, err := e.Inspect(ctx, in.Resource)
 	switch {
 	case presence == providers.Present && got.ID == in.Resource && got.State != nil && got.Config != nil:
-		if got.State.Dead {
-			return got, lost(in, "the container %s is dead", in.Resource)
+		if got.State.Dead || got.State.Status == container.StateRemoving {
+			return got, lost(in, "the container %s is %s", in.Resource, got.State.Status)
 		}
 		return got, nil
 	case presence != providers.Absent && presence != providers.Present:
@@ -226,7 +226,7 @@ func (s *sandbox) exec(ctx context.Context, cmd dockerengine.Command, what strin
 			}
 			continue
 		case err != nil:
-			return nil, failure.Wrap(err, failure.NotReady, "run %s in the container %s", what, s.in.Name)
+			return nil, failure.Wrap(s.whether(ctx, err), failure.NotReady, "run %s in the container %s", what, s.in.Name)
 		case code != 0:
 			return nil, failure.New(failure.Failed, "%s in the container %s ended with %d: %s", what, s.in.Name, code, tail(talk.String()))
 		}
@@ -257,6 +257,16 @@ func crashEnvironment(vars map[string]string) []string {
 		}
 	}
 	return out
+}
+
+// whether makes SessionLost of a command's error where the container is gone.
+func (s *sandbox) whether(ctx context.Context, err error) error {
+	if errors.Is(err, dockerengine.ErrNoContainer) || errors.Is(err, dockerengine.ErrNotRunning) {
+		if _, why := s.p.inspect(ctx, s.e, s.in); failure.Is(why, failure.SessionLost) {
+			return why
+		}
+	}
+	return err
 }
 
 // stopped looks whether the container has ended.
