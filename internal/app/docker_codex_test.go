@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -127,11 +128,20 @@ func preparedImages(t testing.TB) string {
 	return filepath.Join(filepath.Dir(file), "../../.tools/codex-image")
 }
 
+var preparing sync.Mutex //nolint:gochecknoglobals // one test of this process after the other
+
 // prepare makes the image of the world's targets, or finds it. Its name keeps `.ci/engine sweep` from removing it.
 func (w *codexBoxed) prepare() (image string) {
 	w.t.Helper()
+	preparing.Lock() // the first one takes long
+	defer preparing.Unlock()
 	began := time.Now()
-	code, out, errs := w.laufwerk(registry(), "prepare", "docker", "--image", engine.Base, "--cache-directory", preparedImages(w.t), "--json")
+	address, certificates := engine.Registry(w.t)
+	args := []string{"prepare", "docker", "--image", engine.Base, "--cache-directory", preparedImages(w.t), "--registry", address, "--json"}
+	if certificates != "" {
+		args = append(args, "--ca", certificates)
+	}
+	code, out, errs := w.laufwerk(registry(), args...)
 	if code != 0 {
 		w.t.Fatalf("exit %d\n%s%s", code, out, errs)
 	}
