@@ -24,6 +24,7 @@ type Info struct {
 	ReadOnlyReason string   // why not
 	Skills         bool     // injected skills
 	SkillsReason   string   // why not
+	SandboxReason  string   // why agent programs cannot make a sandbox of their own inside, which permission modes are; "" where they can
 	Limits         []string // the resource options that it enforces
 	Harnesses      []string // the programs that it can run; nil is all
 }

@@ -79,6 +79,9 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 		if a.PermissionMode, err = options.OneOf("permissionMode", raw, harness.AllowAll, harness.AllowEdits, harness.AllowReads); err != nil {
 			return Agent{}, err
 		}
+		if on.SandboxReason != "" && a.PermissionMode != harness.AllowAll {
+			return Agent{}, options.Invalid("permissionMode", "%q is refused on %s targets: %s", a.PermissionMode, on.Kind, on.SandboxReason)
+		}
 	}
 	if raw := fields["skills"]; !empty(raw) {
 		if !on.Skills {

@@ -124,13 +124,13 @@ type (
 
 func (p skilled) Info() providers.Info {
 	i := p.Provider.Info()
-	i.Skills, i.SkillsReason = true, ""
+	i.Skills, i.SkillsReason, i.SandboxReason = true, "", "no sandbox in a sandbox"
 	return i
 }
 
 func (pliable) Accept(harness.Agent) error { return nil }
 
-func TestSkills(t *testing.T) {
+func TestAgentsOfTargetsThatIsolate(t *testing.T) {
 	t.Parallel()
 	normalize := func(skills string, h harness.Harness) (session.Agent, error) {
 		return session.NormalizeAgent(json.RawMessage(`{"target":{"kind":"local","id":"local","options":{"id":"local"},"fingerprint":"f"},"harness":{"program":"command","options":{"command":["x"],"protocol":"text"}},"skills":`+skills+`}`),
@@ -168,6 +168,12 @@ func TestSkills(t *testing.T) {
 		_, err := normalize(given, pliable{command.New(nil)})
 		if f := failure.As(err); f == nil || len(f.Paths) != 1 || f.Paths[0] != words[0] || !strings.Contains(f.Error(), words[1]) {
 			t.Errorf("%.100s: %v", given, err)
+		}
+	}
+	for mode, says := range map[string]string{harness.AllowReads: "no sandbox in a sandbox", harness.AllowAll: ""} {
+		_, err := normalize(`[],"permissionMode":"`+mode+`"`, pliable{command.New(nil)})
+		if (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", mode, err)
 		}
 	}
 	if _, err := normalize(`[{"name":"n","description":"d","content":"c"}]`, command.New(nil)); err == nil || !strings.Contains(err.Error(), "`instructions`") {

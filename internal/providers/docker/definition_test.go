@@ -131,3 +131,10 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestWhatAContainerCanDo(t *testing.T) {
+	i := New(Config{}).Info()
+	if !i.ReadOnly || !i.Skills || i.Direct || !strings.Contains(i.SandboxReason, `access: "read-only"`) || len(i.Limits) != 4 {
+		t.Errorf("%+v", i)
+	}
+}

@@ -53,7 +53,9 @@ func (*Provider) Info() providers.Info {
 		Isolation: "a container: its own processes, files and limits; the kernel is this host's",
 		ReadOnly:  true,
 		Skills:    true,
-		Limits:    []string{"cpus", "memoryBytes", "swapBytes", "pids"},
+		SandboxReason: "the kernel lets no program in a container make a sandbox of its own, so that every command of the agent would fail; " +
+			"the container confines it, and `access: \"read-only\"` of Session.open lets it only read",
+		Limits: []string{"cpus", "memoryBytes", "swapBytes", "pids"},
 	}
 }
 
