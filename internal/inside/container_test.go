@@ -310,7 +310,7 @@ func TestWhatASupervisorInsideOutlives(t *testing.T) {
 	// Its connection is closed once it runs; it goes on, and is found again.
 	proc, err := supervise.Start(bounded(t), b, b.dir("op"), run("sh", "-c", "trap 'echo asked; exit 7' INT; echo begin; while :; do sleep 0.1; done"))
 	must(t, err)
-	again := supervise.Attach(b, proc.Dir())
+	again := supervise.Attach(b, proc.Dir(), 1<<20)
 	eventually(t, "it says something", func() bool { out, _, _ := again.Output(supervise.Stdout); return string(out) == "begin\n" })
 	must(t, again.Interrupt(bounded(t)))
 	if exit := wait(t, again); exit.Code != 7 || !exit.Interrupted {

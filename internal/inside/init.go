@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"runtime/debug"
@@ -111,14 +112,19 @@ func Look(ready, nonce string) (Sight, error) {
 		return Unseen, err
 	}
 	defer dir.Close()
-	b, _, err := dir.ReadFile(filepath.Base(ready), 4096)
+	f, _, err := dir.Open(filepath.Base(ready))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Unseen, nil
 	}
+	if err != nil {
+		return Unseen, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, int64(len(nonce)+1)))
 	if err != nil || string(b) != nonce {
 		return Unseen, err
 	}
-	_, held, err := lock.Query(ready)
+	_, held, err := lock.Held(f)
 	if err != nil || !held {
 		return Seen, err
 	}

@@ -188,7 +188,7 @@ func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.
 	if w.begin != nil {
 		w.begin()
 	}
-	p := supervise.Attach(l, dir)
+	p := supervise.Attach(l, dir, r.at.MaxOutput)
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), ErrInterrupted) {
 			_ = l.Interrupt(context.WithoutCancel(ctx), dir)

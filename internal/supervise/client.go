@@ -11,7 +11,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
-	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -51,7 +50,7 @@ func Look(dir string) (View, error) {
 // look asks for the lock first: a supervisor writes the exit record before it gives the lock up, so that a free lock and
 // no record, in this order, mean that none will come.
 func (r *records) look() (v View, err error) {
-	h, held, err := lock.Query(r.lockPath())
+	h, held, err := r.held()
 	if err != nil {
 		return v, err
 	}
@@ -94,7 +93,7 @@ func Abandon(dir string) (Status, error) {
 		return Lost, err
 	}
 	defer r.close()
-	l, err := lock.Acquire(context.Background(), r.lockPath(), lock.Exclusive, 0, abandoner)
+	l, err := r.take(abandoner)
 	if failure.Is(err, failure.LockHeld) {
 		v, err := r.look()
 		if err == nil && (v.Status == NotStarted || v.Status == Lost) { // it is about to start, or has just ended
@@ -123,6 +122,7 @@ func Abandon(dir string) (Status, error) {
 type Process struct {
 	dir string
 	l   Launcher
+	max int64
 }
 
 // Start launches a supervisor on dir and attaches to it. After an error with ErrRefused in its chain nothing runs; after
@@ -131,11 +131,14 @@ func Start(ctx context.Context, l Launcher, dir string, spec Spec) (*Process, er
 	if err := l.Launch(ctx, dir, spec); err != nil {
 		return nil, err
 	}
-	return Attach(l, dir), nil
+	return Attach(l, dir, spec.MaxOutput), nil
 }
 
-// Attach is the Process of an attempt that was started before, by this worker or another one.
-func Attach(l Launcher, dir string) *Process { return &Process{dir: dir, l: l} }
+// Attach is the Process of an attempt that was started before, by this worker or another one, with at most maxOutput bytes
+// of each stream: more is not read, however much is there.
+func Attach(l Launcher, dir string, maxOutput int64) *Process {
+	return &Process{dir: dir, l: l, max: maxOutput}
+}
 
 // Dir is the directory of records.
 func (p *Process) Dir() string { return p.dir }
@@ -204,7 +207,7 @@ func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, 
 	defer r.close()
 	w := watch(p.dir)
 	defer w.close()
-	followed := [...]*followed{{stream: Stdout, at: from.Stdout}, {stream: Stderr, at: from.Stderr}}
+	followed := [...]*followed{{stream: Stdout, at: from.Stdout, max: p.max}, {stream: Stderr, at: from.Stderr, max: p.max}}
 	defer func() {
 		for _, f := range followed {
 			f.close()
@@ -236,6 +239,7 @@ func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, 
 type followed struct {
 	stream int
 	at     int64
+	max    int64
 	f      *process.File
 }
 
@@ -255,10 +259,11 @@ func (f *followed) read(ctx context.Context, r *records, exit *Exit, buf []byte,
 		}
 	}
 	for ctx.Err() == nil {
-		b := buf
+		upto := f.max
 		if exit != nil {
-			b = buf[:max(0, min(int64(len(buf)), exit.bytes(f.stream)-f.at))]
+			upto = min(upto, exit.bytes(f.stream))
 		}
+		b := buf[:max(0, min(int64(len(buf)), upto-f.at))]
 		n, err := f.f.ReadAt(b, f.at)
 		if n > 0 {
 			fn(f.stream, b[:n], f.at)
@@ -308,12 +313,15 @@ func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 		}
 		total = exit.bytes(stream)
 	}
-	stored, err = io.ReadAll(io.LimitReader(f, total))
+	stored, err = io.ReadAll(io.LimitReader(f, min(total, p.max)))
 	return stored, total, err
 }
 
 // pollEvery finds out that a supervisor vanished, which no file event tells, and serves file systems without events.
 const pollEvery = 100 * time.Millisecond
+
+// settling is how long one event speaks for all that follow it.
+const settling = time.Millisecond
 
 // watcher says when it is worth looking again.
 type watcher struct{ w *fsnotify.Watcher }
@@ -349,6 +357,7 @@ func (w *watcher) next(ctx context.Context) error {
 	defer t.Stop()
 	select {
 	case <-events:
+		time.Sleep(settling) // a command that touches its records all the time must not keep this process busy
 	case <-errs: //nolint:errcheck // events were lost: all the more reason to look again
 	case <-t.C:
 	case <-ctx.Done():

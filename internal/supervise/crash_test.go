@@ -39,7 +39,7 @@ func settle(t *testing.T, at LocalLauncher, dir, ran string) {
 		}
 		return
 	case Running, Ended:
-		exit, err := Attach(at, dir).Wait(bounded(t))
+		exit, err := Attach(at, dir, 1<<20).Wait(bounded(t))
 		if err == nil {
 			if exit.Code != 0 || exit.StdoutBytes != 3 {
 				t.Fatalf("%+v", exit)
@@ -67,7 +67,7 @@ func TestTheSupervisorMayBeKilledAnywhere(t *testing.T) {
 		spec := bash(t, "printf x >>"+ran+"; echo hi; env -i setsid bash -c 'exec -a "+word+" sleep 1000' & sleep 0.02")
 		_, err := Start(bounded(t), at, dir, spec)
 		if err == nil {
-			_, _ = Attach(at, dir).Wait(bounded(t))
+			_, _ = Attach(at, dir, 1<<20).Wait(bounded(t))
 		} else if !errors.Is(err, ErrRefused) {
 			t.Fatal(err)
 		}

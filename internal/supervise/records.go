@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
@@ -51,7 +52,31 @@ func openRecords(dir string) (*records, error) {
 
 func (r *records) close() { _ = r.root.Close() }
 
-func (r *records) lockPath() string { return filepath.Join(r.dir, lockName) }
+// take takes the operation's lock, at once.
+func (r *records) take(command string) (*lock.Lock, error) {
+	f, err := r.root.OpenOrCreate(lockName, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lock.Take(f, command)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.dir, err)
+	}
+	return l, nil
+}
+
+// held says whether somebody has the operation's lock, and who.
+func (r *records) held() (lock.Holder, bool, error) {
+	f, _, err := r.root.Open(lockName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return lock.Holder{}, false, nil
+	}
+	if err != nil {
+		return lock.Holder{}, false, err
+	}
+	defer f.Close()
+	return lock.Held(f)
+}
 
 // has says whether something has this name, whatever it is.
 func (r *records) has(name string) (bool, error) {

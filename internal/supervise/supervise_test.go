@@ -19,7 +19,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system"
-	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -536,7 +535,7 @@ func TestAWorkerThatComesBackFollowsFromWhereItWas(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	again := Attach(here(), p.Dir())
+	again := Attach(here(), p.Dir(), 1<<20)
 	err = again.Follow(bounded(t), Offsets{Stdout: int64(got.Len())}, func(stream int, chunk []byte, _ int64) {
 		if stream == Stdout {
 			got.Write(chunk)
@@ -575,7 +574,7 @@ func TestAStrangerWithARecordedIDIsNeverTouched(t *testing.T) {
 		}
 		ctx := bounded(t)
 		if held {
-			l, err := lock.Acquire(ctx, r.lockPath(), lock.Exclusive, 0, "a stranger")
+			l, err := r.take("a stranger")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -641,7 +640,7 @@ func TestPlantedRecordsAreNotFollowed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "stdout" {
-				if b, _, err := Attach(here(), dir).Output(Stdout); err == nil {
+				if b, _, err := Attach(here(), dir, 1<<20).Output(Stdout); err == nil {
 					t.Errorf("read %q through a link", b)
 				}
 			} else if _, err := Abandon(dir); err == nil {

@@ -144,7 +144,7 @@ func (s *supervisor) prepare(dir string) (err error) {
 		return err
 	}
 	crash.Point("supervise/before-lock")
-	if s.lk, err = lock.Acquire(context.Background(), s.r.lockPath(), lock.Exclusive, 0, Argument); err != nil {
+	if s.lk, err = s.r.take(Argument); err != nil {
 		return err
 	}
 	if err := s.r.root.Check(dir); err != nil {

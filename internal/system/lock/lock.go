@@ -102,6 +102,25 @@ func Acquire(ctx context.Context, path string, mode Mode, wait time.Duration, co
 	return l, nil
 }
 
+// Take is Acquire, at once and exclusively, of an open file, which belongs to the lock from here on. It is for files in
+// directories that somebody else may replace: a path could lead elsewhere by now.
+func Take(f *os.File, command string) (*Lock, error) {
+	self := Holder{PID: os.Getpid(), Command: command}
+	self.Process, _ = process.Self()
+	ok, err := tryLock(f, Exclusive)
+	if err == nil && !ok {
+		h, _, _ := Held(f)
+		err = lockedBy(f.Name(), h)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	l := &Lock{f: f, mode: Exclusive}
+	l.describe(self)
+	return l, nil
+}
+
 // Hold takes the lock of an open file at once, exclusively; nothing is written into the file. It is held until the file is
 // closed. ErrHeld says that somebody else has it.
 func Hold(f *os.File) error {
@@ -113,12 +132,15 @@ func Hold(f *os.File) error {
 }
 
 func held(path string, waited time.Duration) error {
-	h := Who(path)
-	e := failure.New(failure.LockHeld, "%s is locked by %s", path, h).WithField("holder", h)
+	e := lockedBy(path, Who(path))
 	if waited > 0 {
 		e.Message += fmt.Sprintf("; gave up after %s", waited)
 	}
 	return e
+}
+
+func lockedBy(path string, h Holder) *failure.Error {
+	return failure.New(failure.LockHeld, "%s is locked by %s", path, h).WithField("holder", h)
 }
 
 func (l *Lock) describe(h Holder) {
@@ -161,6 +183,11 @@ func Query(path string) (Holder, bool, error) {
 		return Holder{}, false, err
 	}
 	defer f.Close()
+	return Held(f)
+}
+
+// Held is Query of an open file.
+func Held(f *os.File) (Holder, bool, error) {
 	is, err := isLocked(f)
 	if err != nil || !is {
 		return Holder{}, false, err

@@ -123,24 +123,38 @@ func (r *Root) openFile(op, rel string) (int, Info, error) {
 		return -1, Info{}, err
 	}
 	fd, err := r.open(rel, readFlags, 0)
-	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) { // a socket, a device without driver
-		err = ErrNotRegular
-	}
-	if err != nil {
+	if err = unopened(err); err != nil {
 		return -1, Info{}, pathError(op, rel, err)
 	}
-	info, err := r.statAt(fd, "")
-	if err == nil && info.Type != File {
-		err = ErrNotRegular
-	}
-	if err == nil && info.Mount {
-		err = ErrMount
-	}
+	info, err := r.regular(fd)
 	if err != nil {
 		_ = unix.Close(fd)
 		return -1, info, pathError(op, rel, err)
 	}
 	return fd, info, nil
+}
+
+// unopened is the kernel's answer to opening what is no file: a socket, a device without driver, a directory to be written.
+func unopened(err error) error {
+	for _, e := range []error{unix.ENXIO, unix.ENODEV, unix.EOPNOTSUPP, unix.EISDIR} {
+		if errors.Is(err, e) {
+			return ErrNotRegular
+		}
+	}
+	return err
+}
+
+// regular looks at an open file, which must be one.
+func (r *Root) regular(fd int) (Info, error) {
+	info, err := r.statAt(fd, "")
+	switch {
+	case err != nil:
+	case info.Type != File:
+		err = ErrNotRegular
+	case info.Mount:
+		err = ErrMount
+	}
+	return info, err
 }
 
 // pathError names operation and path, and turns the kernel's answers into this package's refusals.

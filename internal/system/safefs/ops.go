@@ -96,6 +96,23 @@ func (r *Root) Create(rel string, mode uint32) (*os.File, error) {
 	return os.NewFile(uintptr(fd), rel), nil
 }
 
+// OpenOrCreate opens a regular file for writing and reading, and makes it with these mode bits where there is none. What is
+// refused is refused as by Open.
+func (r *Root) OpenOrCreate(rel string, mode uint32) (*os.File, error) {
+	if err := check("open", rel); err != nil {
+		return nil, err
+	}
+	fd, err := r.open(rel, readFlags|unix.O_RDWR|unix.O_CREAT, mode)
+	if err = unopened(err); err != nil {
+		return nil, pathError("open", rel, err)
+	}
+	if _, err := r.regular(fd); err != nil {
+		_ = unix.Close(fd)
+		return nil, pathError("open", rel, err)
+	}
+	return os.NewFile(uintptr(fd), rel), nil
+}
+
 func (r *Root) createFile(op, rel string, mode uint32) (int, error) {
 	if err := check(op, rel); err != nil {
 		return -1, err

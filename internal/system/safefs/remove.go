@@ -80,7 +80,7 @@ func (x *removal) run(ctx context.Context, rel string) error {
 // up leaves the lowest directory and removes it.
 func (x *removal) up(rel string) error {
 	l, st := x.top(), x.state[len(x.state)-1]
-	path, last := x.base+x.where(), len(x.levels) == 1
+	last := len(x.levels) == 1
 	if last && rel == "." {
 		return x.pop(st.kept)
 	}
@@ -104,7 +104,7 @@ func (x *removal) up(rel string) error {
 			return err
 		default:
 			st.kept = true
-			x.refuse(path, l.info, err)
+			x.refuse(x.base+x.where(), l.info, err)
 		}
 	}
 	return x.pop(st.kept)
