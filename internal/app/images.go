@@ -84,6 +84,15 @@ func (e *engines) connect(ctx context.Context, at dockerengine.Endpoint, c *conn
 	close(c.done)
 }
 
+// host is where the settings lead to.
+func (e *engines) host() (string, error) {
+	if e == nil {
+		return "", nil
+	}
+	at, err := e.find()
+	return at.Host, err
+}
+
 // newEngines finds engines by the environment and the setting docker.host.
 func newEngines(env *system.Env, set *settings.Settings) *engines {
 	return &engines{find: dockerengine.Finder{Vars: env.Vars, Home: env.Home(), Setting: set.Text(settings.DockerHost), UID: system.UID()}.Find}

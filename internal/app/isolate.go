@@ -31,7 +31,8 @@ func newParts(env *system.Env, home string, e *engines) parts {
 		providers: map[string]providers.Provider{
 			local.Kind: local.New(system.Executable(), env.Vars, env.Now).WithPrograms(prepared),
 			docker.Kind: docker.New(docker.Config{
-				Executable: system.Program(), Vars: env.Vars, Home: env.Home(), State: home, Now: env.Now, UID: system.UID(), GID: system.GID(), Connect: e.at,
+				Executable: system.Program(), Vars: env.Vars, Home: env.Home(), State: home, Now: env.Now, UID: system.UID(), GID: system.GID(),
+				Connect: e.at, Host: e.host,
 			}),
 		},
 		harnesses: map[string]harness.Harness{

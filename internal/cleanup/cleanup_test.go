@@ -19,6 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/workflow"
 	"github.com/laufwerk/laufwerk/internal/workspace"
 )
@@ -418,5 +419,31 @@ func TestARunThatIsNotThere(t *testing.T) {
 	w := newWorld(t)
 	if _, err := w.clean(cleanup.Request{Run: "nosuch"}); !failure.Is(err, failure.NotFound) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A preparation at work is nobody's to end: its claim names the lock that it holds.
+func TestAClaimThatIsInUse(t *testing.T) {
+	w := newWorld(t)
+	path := filepath.Join(w.dir, "locks", "recipe")
+	extra, err := json.Marshal(map[string]string{"lock": path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := w.allocate(claims.Request{ID: claims.ID("", "prepare"), Kind: claims.KindPreparation, Provider: "far", Operation: "prepare", Intent: providers.Intent{Name: "prepare", Endpoint: "far"}, Extra: extra})
+	l, err := lock.Acquire(t.Context(), path, lock.Exclusive, 0, "laufwerk prepare docker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := w.clean(cleanup.Request{All: true})
+	if err != nil || told(rep) != "kept preparation" || !strings.Contains(rep.Kept[0].Kept, "laufwerk prepare docker") || w.state(c) != claims.Allocated {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	l.Release()
+	if rep, err = w.clean(cleanup.Request{All: true}); err != nil || told(rep) != "released preparation" {
+		t.Errorf("%+v, %v", rep, err)
 	}
 }

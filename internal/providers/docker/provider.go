@@ -32,7 +32,8 @@ type Config struct {
 	// Connect is a connection to the engine behind a socket ("unix:///…"), made once or kept; "" is the one that the worker's
 	// settings lead to.
 	Connect func(ctx context.Context, host string) (*dockerengine.Engine, error)
-	State   string // $LAUFWERK_HOME
+	Host    func() (string, error) // which that is; nil where it is not known without connecting
+	State   string                 // $LAUFWERK_HOME
 }
 
 // Provider is the docker target.
@@ -82,6 +83,11 @@ func (p *Provider) known(ctx context.Context, in providers.Intent, s spec) (*doc
 	e, err := p.c.Connect(ctx, s.Engine)
 	if err == nil && e.Facts().Identity() == in.Endpoint {
 		return e, nil
+	}
+	if err != nil && p.c.Host != nil {
+		if host, herr := p.c.Host(); herr == nil && host == s.Engine {
+			return nil, err // it is the same socket
+		}
 	}
 	other, oerr := p.c.Connect(ctx, "")
 	if oerr == nil && other.Facts().Identity() == in.Endpoint {
