@@ -156,6 +156,9 @@ func (c Container) create(ctx context.Context, e *dockerengine.Engine, in provid
 		return providers.Result{Done: providers.No, Err: err, Evidence: c.saw("the engine refused to create %s: %v", in.Name, err)}
 	}
 	found := c.settle(ctx, e, in)
+	if err := same(ctx, e, in); err != nil { // what another engine has, or has not, says nothing of an earlier request
+		return providers.Result{Err: err, Evidence: found.evidence}
+	}
 	switch found.presence {
 	case providers.Present:
 		return c.accept(ctx, e, in, w, found)
@@ -220,13 +223,38 @@ func (c Container) undo(ctx context.Context, e *dockerengine.Engine, id string, 
 	return providers.Result{Resource: id, Err: errors.Join(why, err), Evidence: c.saw("the container %s should have been removed", id)}
 }
 
-// Observe looks at the container. Absence counts only from the engine that the intent names.
+// Observe looks at the container. What is seen, or not seen, counts only where the engine says after it that it is the one that
+// the intent names.
 func (c Container) Observe(ctx context.Context, in providers.Intent) providers.Observation {
-	e, err := c.reach(ctx, in)
+	e, err := c.Engine(ctx)
 	if err != nil {
-		return providers.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
+		return c.nothing(err)
 	}
 	f := c.find(ctx, e, in)
+	if f.presence == providers.Unseen {
+		return c.nothing(f.err)
+	}
+	if err := same(ctx, e, in); err != nil {
+		return c.nothing(err)
+	}
+	return f.observation()
+}
+
+// Gone is Observe right after Delete, which has asked the engine who it is: enough to remove what else belongs to the container,
+// and not for the end of its claim.
+func (c Container) Gone(ctx context.Context, in providers.Intent) providers.Observation {
+	e, err := c.Engine(ctx)
+	if err != nil {
+		return c.nothing(err)
+	}
+	return c.find(ctx, e, in).observation()
+}
+
+func (c Container) nothing(err error) providers.Observation {
+	return providers.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
+}
+
+func (f found) observation() providers.Observation {
 	out := providers.Observation{Presence: f.presence, Evidence: f.evidence, Err: f.err}
 	if f.presence == providers.Present {
 		out.Resource = f.container.ID

@@ -266,7 +266,7 @@ func (p *Provider) Delete(ctx context.Context, in providers.Intent) providers.Re
 	if r.Done != providers.Yes {
 		return r
 	}
-	o := c.Observe(ctx, in)
+	o := c.Gone(ctx, in)
 	r.Evidence = append(r.Evidence, o.Evidence...)
 	if o.Presence != providers.Absent {
 		return providers.Result{Err: errors.Join(o.Err, fmt.Errorf("the container is %s after its removal", o.Presence)), Evidence: r.Evidence}

@@ -1,0 +1,52 @@
+package app_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/testkit/engine"
+)
+
+// What a run costs at the engine, call by call. A call more is one that every session of every user pays.
+func TestDockerCalls(t *testing.T) {
+	t.Parallel()
+	b := newBoxed(t, engine.Endpoint(t))
+	b.must([]int{0}, "run", "job", "--no-input")
+	calls := b.proxy.Calls()
+	for _, phase := range []struct {
+		name string
+		want []engine.Operation
+	}{
+		{"the engine is found", []engine.Operation{engine.Ping, engine.Info}},
+		{"the workspace is opened", []engine.Operation{engine.ImageInspect}},
+		{"the session is opened", []engine.Operation{engine.ImageInspect}},
+		{"its container is made", []engine.Operation{
+			engine.ImageInspect, engine.ImageInspect, // it is ready, and of this id
+			engine.Info, engine.Create, engine.Info, // on the engine that the claim names, also if another came meanwhile
+			engine.Inspect, // as it was asked for
+		}},
+		{"it is entered and started", []engine.Operation{engine.Inspect, engine.Start}},
+		{"the turn", []engine.Operation{engine.ExecCreate, engine.ExecStart}},
+		{"the command", []engine.Operation{engine.Inspect, engine.ExecCreate, engine.ExecStart}},
+		{"the session is closed", []engine.Operation{
+			engine.Info, engine.Inspect, engine.Delete, // from the engine that has it
+			engine.Inspect,              // it is gone there, and its directory goes too
+			engine.Inspect, engine.Info, // it is gone, from the engine that the claim names, and so is the claim
+		}},
+		{"the run ends", nil},
+	} {
+		n := min(len(phase.want), len(calls))
+		var got []engine.Operation
+		for _, c := range calls[:n] {
+			got = append(got, c.Operation)
+		}
+		if !slices.Equal(got, phase.want) {
+			t.Errorf("%s: %v, want %v", phase.name, got, phase.want)
+		}
+		calls = calls[n:]
+	}
+	if len(calls) > 0 {
+		t.Errorf("and then: %v", calls)
+	}
+	b.isDone(1)
+}
