@@ -74,6 +74,7 @@ type Config struct {
 	HostEnv    func(name string) (string, bool) // the worker's environment, for fromHost
 	Now        func() time.Time
 	Secrets    *redact.Secrets       // learns what must not be recorded
+	Overdue    time.Duration         // how long after its timeout a command is waited for; 0 is the default
 	EventsFrom func(op string) int64 // bytes of the last attempt's stdout that the event log tells already
 }
 

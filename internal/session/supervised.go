@@ -59,6 +59,7 @@ type place struct {
 	Name  string `json:"name"`
 
 	MaxOutput    int64  `json:"maxOutput,omitempty"`    // 0 where an older version wrote it
+	Timeout      int64  `json:"timeout,omitempty"`      // ms; its supervisor's affair, unless that does not see to it
 	Conversation string `json:"conversation,omitempty"` // that the attempt continues
 	Continued    bool   `json:"continued,omitempty"`    // an attempt before it was cut
 	Spent        bool   `json:"spent,omitempty"`        // it ended, and not as the operation did: one more has to be made
@@ -112,7 +113,7 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 			spec.MaxOutput = MaxOutput
 		}
 		spec.Mark, spec.Grace = supervise.Mark(s.claim, name), Grace
-		at := place{Claim: s.claim, Name: name, Dir: opDir("", name, r.attempts+1), MaxOutput: spec.MaxOutput}
+		at := place{Claim: s.claim, Name: name, Dir: opDir("", name, r.attempts+1), MaxOutput: spec.MaxOutput, Timeout: spec.Timeout.Milliseconds()}
 		if w.leave != nil {
 			w.leave(&at)
 		}
@@ -127,7 +128,7 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		if err := l.Launch(ctx, dir, spec); err != nil {
 			status, aerr := supervise.Abandon(dir)
 			if aerr != nil {
-				return r, aerr
+				return r, m.spoilt(ctx, s, l, dir, aerr)
 			}
 			if status == supervise.NotStarted {
 				if cause := context.Cause(ctx); cause != nil {
@@ -172,7 +173,7 @@ func (m *Manager) takeUp(ctx context.Context, s *state, op Operation, l supervis
 func (m *Manager) rejoin(ctx context.Context, s *state, op Operation, l supervise.Launcher, dir string, w work, r *result) (done, again bool, err error) {
 	status, err := supervise.Abandon(dir)
 	if err != nil {
-		return false, false, err
+		return false, false, m.spoilt(ctx, s, l, dir, err)
 	}
 	switch status {
 	case supervise.NotStarted:
@@ -202,6 +203,11 @@ func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.
 		wait, cancel = untilDetached(ctx)
 		defer cancel()
 	}
+	if r.at.Timeout > 0 {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeoutCause(wait, time.Duration(r.at.Timeout)*time.Millisecond+m.overdue(), errOverdue)
+		defer cancel()
+	}
 	err = p.Follow(wait, supervise.Offsets{}, func(stream int, chunk []byte, offset int64) {
 		if stream == supervise.Stdout && w.stdout != nil {
 			upto := offset + int64(len(chunk))
@@ -228,6 +234,14 @@ func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.
 		// Whatever the program did with the request, the operation stays open: the next worker reads how it ended.
 		return false, false, cause
 	}
+	if err != nil && errors.Is(context.Cause(wait), errOverdue) {
+		f := l.Fence(context.WithoutCancel(ctx), dir)
+		if !f.Sure {
+			return false, false, m.unsure(s, f)
+		}
+		r.exit = supervise.Exit{Code: 128 + 9, Signal: 9, TimedOut: true}
+		return true, false, nil
+	}
 	if err == nil && exit.Interrupted && !exit.TimedOut {
 		f := l.Fence(context.WithoutCancel(ctx), dir)
 		if !f.Sure {
@@ -244,19 +258,42 @@ func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.
 		return false, true, op.Cut("the supervisor was killed; fenced by " + f.How)
 	}
 	if err != nil {
-		return false, false, err
+		return false, false, m.spoilt(ctx, s, l, dir, err)
 	}
 	r.exit = exit
 	if w.keep {
 		if r.stdout, _, err = p.Output(supervise.Stdout); err != nil {
-			return false, false, err
+			return false, false, m.spoilt(ctx, s, l, dir, err)
 		}
 	}
 	if r.stderr, _, err = p.Output(supervise.Stderr); err != nil {
-		return false, false, err
+		return false, false, m.spoilt(ctx, s, l, dir, err)
 	}
 	r.stderrTail = tail(r.stderr, 4096)
 	return true, false, nil
+}
+
+// errOverdue ends the wait for a command whose supervisor does not end it: what it ran may have stopped it.
+var errOverdue = errors.New("it should have been ended by its timeout long ago")
+
+// overdue is how long after a command's timeout its end is waited for.
+func (m *Manager) overdue() time.Duration {
+	if m.Overdue > 0 {
+		return m.Overdue
+	}
+	return Grace + 30*time.Second
+}
+
+// spoilt is what an operation comes to whose records something in the sandbox has changed so that they cannot be read: how it
+// ended will never be known. Other errors stay what they are.
+func (m *Manager) spoilt(ctx context.Context, s *state, l supervise.Launcher, dir string, err error) error {
+	if !errors.Is(err, supervise.ErrSpoilt) {
+		return err
+	}
+	if f := l.Fence(context.WithoutCancel(ctx), dir); !f.Sure {
+		return m.unsure(s, f)
+	}
+	return failure.Wrap(err, failure.Failed, "how it ended is not known; what it ran was ended")
 }
 
 // untilDetached is a context that outlives an interruption, but neither a cancellation nor the worker's leaving.

@@ -159,7 +159,7 @@ func (p *Process) Fence(ctx context.Context) Fenced { return p.l.Fence(ctx, p.di
 // Wait waits for the command's end (its background processes may live on). A supervisor that vanished without a record is
 // a failure of kind OutcomeUnknown with ErrLost in its chain.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
-	r, err := openRecords(p.dir)
+	r, err := p.records()
 	if err != nil {
 		return Exit{}, err
 	}
@@ -183,6 +183,15 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	}
 }
 
+// records opens the directory of what was started: that it is gone is no better than that the supervisor is.
+func (p *Process) records() (*records, error) {
+	r, err := openRecords(p.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, lost(p.dir)
+	}
+	return r, err
+}
+
 func lost(dir string) error {
 	return &failure.Error{
 		Kind: failure.OutcomeUnknown, Message: "how the command of " + dir + " ended is unknown", Err: ErrLost,
@@ -200,7 +209,7 @@ const followChunk = 64 << 10
 // was handed on. The chunk is only valid during the call. What its background processes write later is left out, so that
 // what is followed now and what is read after a resume is the same. It fails as Wait does.
 func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, chunk []byte, offset int64)) error {
-	r, err := openRecords(p.dir)
+	r, err := p.records()
 	if err != nil {
 		return err
 	}
@@ -255,7 +264,7 @@ func (f *followed) read(ctx context.Context, r *records, exit *Exit, buf []byte,
 		if f.f, _, err = r.root.Open(streamName(f.stream)); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		} else if err != nil {
-			return err
+			return spoilt(err)
 		}
 	}
 	for ctx.Err() == nil {
@@ -303,7 +312,7 @@ func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, spoilt(err)
 	}
 	defer f.Close()
 	total = info.Size

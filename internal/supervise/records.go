@@ -39,13 +39,26 @@ type records struct {
 	root *safefs.Root
 }
 
+// ErrSpoilt says that records are not as a supervisor leaves them: somebody else was at them.
+var ErrSpoilt = errors.New("the records of the command were changed from inside")
+
+// spoilt marks an error that only others can have brought about.
+func spoilt(err error) error {
+	for _, e := range []error{safefs.ErrLink, safefs.ErrNotRegular, safefs.ErrNotDir, safefs.ErrMount, fs.ErrPermission} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", ErrSpoilt, err)
+		}
+	}
+	return err
+}
+
 func openRecords(dir string) (*records, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("the directory of records must be absolute, got %q", dir)
 	}
 	root, err := safefs.OpenRoot(dir)
 	if err != nil {
-		return nil, err
+		return nil, spoilt(err)
 	}
 	return &records{dir: dir, root: root}, nil
 }
@@ -56,7 +69,7 @@ func (r *records) close() { _ = r.root.Close() }
 func (r *records) take(command string) (*lock.Lock, error) {
 	f, err := r.root.OpenOrCreate(lockName, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, spoilt(err)
 	}
 	l, err := lock.Take(f, command)
 	if err != nil {
@@ -72,7 +85,7 @@ func (r *records) held() (lock.Holder, bool, error) {
 		return lock.Holder{}, false, nil
 	}
 	if err != nil {
-		return lock.Holder{}, false, err
+		return lock.Holder{}, false, spoilt(err)
 	}
 	defer f.Close()
 	return lock.Held(f)
@@ -91,7 +104,7 @@ func (r *records) has(name string) (bool, error) {
 func read[T any](r *records, name string) (*T, error) {
 	f, _, err := r.root.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, spoilt(err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxRecord))
@@ -100,7 +113,7 @@ func read[T any](r *records, name string) (*T, error) {
 	}
 	out := new(T)
 	if err := json.Unmarshal(b, out); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(r.dir, name), err)
+		return nil, fmt.Errorf("%s: %w: %w", filepath.Join(r.dir, name), ErrSpoilt, err)
 	}
 	return out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/laufwerk/laufwerk/internal/inside"
@@ -29,7 +30,9 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 	if err := sessiondir.MakeOperation(l.s.spec.Dir, filepath.Base(dir), l.s.spec.Gives); err != nil {
 		return errors.Join(err, supervise.ErrRefused)
 	}
-	return supervise.Handshake(ctx, dir, spec, func(ctx context.Context) (supervise.Pipe, error) {
+	within, cancel := context.WithTimeout(ctx, l.s.p.patience)
+	defer cancel()
+	err = supervise.Handshake(within, dir, spec, func(ctx context.Context) (supervise.Pipe, error) {
 		for again := true; ; again = false {
 			crash.Point("docker/before-exec")
 			st, done, err := l.s.e.Open(ctx, l.s.in.Resource, l.s.command(inside.Supervise(at)))
@@ -55,6 +58,10 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 			return supervise.Pipe{In: st.In, Out: st.Out, Exited: exited, Close: st.Close}, nil
 		}
 	})
+	if err != nil && within.Err() != nil && ctx.Err() == nil { // something inside keeps the supervisor from coming up
+		l.s.end(ctx)
+	}
+	return err
 }
 
 // Interrupt asks the command to stop in its own way.
@@ -63,7 +70,7 @@ func (l launcher) Interrupt(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	out, err := l.s.own(ctx, inside.Interrupt(at), nil)
+	out, _, err := l.s.own(ctx, inside.Interrupt(at), nil)
 	if err != nil {
 		return err
 	}
@@ -76,13 +83,16 @@ func (l launcher) Fence(ctx context.Context, dir string) supervise.Fenced {
 	if err != nil {
 		return supervise.Fenced{Why: err.Error()}
 	}
+	if _, err := supervise.Look(dir); errors.Is(err, fs.ErrNotExist) {
+		return l.s.end(ctx) // never made, or taken away from inside
+	}
 	if f, ok := supervise.Settled(dir); ok {
 		return f
 	}
 	if l.s.stopped(ctx) {
 		return l.s.end(ctx)
 	}
-	out, err := l.s.own(ctx, inside.Fence(at), nil)
+	out, _, err := l.s.own(ctx, inside.Fence(at), nil)
 	if err == nil {
 		if f, ferr := inside.Fenced(out); ferr == nil && f.Sure {
 			return f

@@ -37,14 +37,17 @@ type Config struct {
 }
 
 // Provider is the docker target.
-type Provider struct{ c Config }
+type Provider struct {
+	c        Config
+	patience time.Duration
+}
 
 var _ providers.Provider = (*Provider)(nil)
 
 // New makes it; nothing is connected to before it is needed.
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
-	return &Provider{c}
+	return &Provider{c: c, patience: patience}
 }
 
 // Info says what a container enforces.

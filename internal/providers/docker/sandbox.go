@@ -204,11 +204,38 @@ func (s *sandbox) end(ctx context.Context) supervise.Fenced {
 	return out
 }
 
-// own runs one of our own commands inside and returns what it printed.
-func (s *sandbox) own(ctx context.Context, argv []string, stdin []byte) ([]byte, error) {
+// patience bounds what our own commands take inside, where anything else that runs can stop them. It is more than a fence
+// gives itself.
+const patience = time.Minute
+
+// own runs one of our own commands inside and returns what it printed. stuck says that it did not end in time.
+func (s *sandbox) own(ctx context.Context, argv []string, stdin []byte) (out []byte, stuck bool, err error) {
 	cmd := s.command(argv)
 	cmd.Stdin = bytes.NewReader(stdin)
-	return s.exec(ctx, cmd, argv[2])
+	within, cancel := context.WithTimeout(ctx, s.p.patience)
+	defer cancel()
+	out, err = s.exec(within, cmd, argv[2])
+	return out, err != nil && within.Err() != nil && ctx.Err() == nil, err
+}
+
+// kept is the most that is kept of what our own commands print, in bytes: others inside can write to their outputs too.
+const kept = 64 << 10
+
+// beginning keeps the first bytes that are written to it.
+type beginning struct{ bytes.Buffer }
+
+func (b *beginning) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:max(0, min(len(p), kept-b.Len()))])
+	return len(p), nil
+}
+
+// ending keeps the last ones.
+type ending struct{ bytes.Buffer }
+
+func (e *ending) Write(p []byte) (int, error) {
+	e.Buffer.Write(p)
+	e.Next(max(0, e.Len()-kept))
+	return len(p), nil
 }
 
 // exec runs a command inside to its end, which has to be a good one, and returns what it printed.
@@ -217,7 +244,8 @@ func (s *sandbox) exec(ctx context.Context, cmd dockerengine.Command, what strin
 		return nil, err
 	}
 	for again := true; ; again = false {
-		var out, talk bytes.Buffer
+		var out beginning
+		var talk ending
 		code, done, err := s.e.Exec(ctx, s.in.Resource, cmd, &out, &talk)
 		switch {
 		case done == providers.No && again && s.stopped(ctx): // since it was looked at
