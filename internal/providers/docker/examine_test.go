@@ -1,12 +1,16 @@
 package docker
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -76,5 +80,41 @@ func TestToolsThatAnImageLacks(t *testing.T) {
 		if got := tools(c.got, c.installs); got.Status != c.status || !strings.Contains(got.Message, c.says) || (got.Fix == "") != (c.status == checks.Pass) {
 			t.Errorf("%+v: %+v", c, got)
 		}
+	}
+}
+
+func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
+	p := New(Config{Home: t.TempDir(), State: "/state", Now: time.Now})
+	with := func(image, network string) config {
+		return config{Image: image, Network: network, Credentials: []string{login.CodexSubscription}}
+	}
+	for name, c := range map[string]struct {
+		config   config
+		prepared bool
+		err      error
+		image    checks.Status
+		program  checks.Status
+		says     string
+	}{
+		"prepared":             {with("", bridge), true, nil, checks.Pass, checks.Pass, "is in the image"},
+		"own, which has it":    {with("own:1", noNetwork), true, nil, checks.Pass, checks.Pass, "is in the image"},
+		"own, with a network":  {with("own:1", bridge), false, nil, checks.Pass, checks.Warn, "every session installs Codex"},
+		"own, without network": {with("own:1", noNetwork), false, nil, checks.Pass, checks.Fail, "without a network it cannot be installed"},
+		"not there":            {with("", bridge), false, errors.New("stale"), checks.Fail, checks.Skip, "without the image"},
+	} {
+		i := selected{prepared: c.prepared}
+		if got := p.examineImage(providers.Definition{}, c.config, i, c.err); got.ID != "image" || got.Status != c.image {
+			t.Errorf("%s: %+v", name, got)
+		}
+		got := p.examineCodex(c.config, i, c.err)
+		if len(got) != 2 || got[0].ID != "codex.program" || got[0].Status != c.program || !strings.Contains(got[0].Message, c.says) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if got[1].ID != "codex.login" || got[1].Status != checks.Fail || got[1].Fix == "" {
+			t.Errorf("%s: a login that is not there: %+v", name, got[1])
+		}
+	}
+	if got := p.examineCodex(config{}, selected{}, nil); len(got) != 1 || got[0].Status != checks.Skip {
+		t.Errorf("%+v", got)
 	}
 }
