@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/image"
 
@@ -17,15 +18,15 @@ import (
 
 // Image is a prepared image, or what is known of one.
 type Image struct {
-	ID       string   `json:"id"`
-	Tag      string   `json:"tag,omitempty"` // its name in this cache
-	Version  string   `json:"version,omitempty"`
-	Base     string   `json:"base,omitempty"`
-	Bytes    int64    `json:"bytes"` // with its base image
-	Created  int64    `json:"created,omitempty"`
-	Present  bool     `json:"present"`  // on the engine
-	Receipts []string `json:"receipts"` // that name it
-	Claims   []string `json:"claims"`   // whose resources are, or may be, made from it
+	ID        string    `json:"id"`
+	Tag       string    `json:"tag,omitempty"`     // its name in this cache
+	Version   string    `json:"version,omitempty"` // of the program in it
+	Base      string    `json:"base,omitempty"`
+	Bytes     int64     `json:"bytes"` // with its base image
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+	Present   bool      `json:"present"`  // on the engine
+	Receipts  []string  `json:"receipts"` // that name it
+	Claims    []string  `json:"claims"`   // whose resources are, or may be, made from it
 	// State is "current", "stale" (of a receipt), "missing" (named by a receipt), "unused", "unsure" (a receipt that cannot be
 	// read may name it) or "foreign" (of another cache).
 	State string `json:"state"`
@@ -60,7 +61,7 @@ func (c Cache) Images(ctx context.Context, e *dockerengine.Engine, used map[stri
 	}
 	for _, s := range list {
 		i := of(s.ID)
-		i.Present, i.Bytes, i.Created, i.names = true, s.Size, s.Created, s.RepoTags
+		i.Present, i.Bytes, i.CreatedAt, i.names = true, s.Size, time.Unix(s.Created, 0).UTC(), s.RepoTags
 		i.Tag = c.named(s)
 		switch {
 		case len(i.Receipts) == 0 && i.Tag != "":
@@ -79,7 +80,7 @@ func (c Cache) Images(ctx context.Context, e *dockerengine.Engine, used map[stri
 	for _, id := range order {
 		out = append(out, *known[id])
 	}
-	slices.SortStableFunc(out, func(a, b Image) int { return int(b.Created - a.Created) })
+	slices.SortStableFunc(out, func(a, b Image) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	return out, nil
 }
 

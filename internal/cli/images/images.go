@@ -79,7 +79,8 @@ func newList(d *cli.Deps, open worker.Open, engine Engine, runF func(context.Con
 		Short: "List prepared images, with what needs them",
 		Long: `List the prepared images of the engine, with the receipts that name them and the claims whose containers are made from
 them. An image is current, or stale (its receipt is for another version of laufwerk), missing (a receipt names it, and the
-engine does not have it), unused (laufwerk images prune removes it), or foreign: of another image cache.`,
+engine does not have it), unused (laufwerk images prune removes it), unsure (a receipt that cannot be read may name it), or
+foreign: of another image cache.`,
 		Example: "$ laufwerk images list\n$ laufwerk images list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(cmd); err != nil {
@@ -115,10 +116,10 @@ func list(ctx context.Context, o *Options) error {
 	}
 	rows := make([][]any, 0, len(all))
 	for _, i := range all {
-		rows = append(rows, []any{name(i), i.State, i.Version, redact.Line(i.Base), size(i.Bytes), when(i.Created), needed(i)})
+		rows = append(rows, []any{name(i), i.State, i.Version, redact.Line(i.Base), size(i.Bytes), when(i.CreatedAt), needed(i)})
 	}
 	ui := o.Deps.UI
-	ui.Table([]string{"IMAGE", "STATE", "VERSION", "BASE", "SIZE", "CREATED", "NEEDED BY"}, rows)
+	ui.Table([]string{"IMAGE", "STATE", "CODEX", "BASE", "SIZE", "CREATED", "NEEDED BY"}, rows)
 	if len(all) == 0 {
 		ui.Talkf("no prepared images\n")
 	}
@@ -203,11 +204,11 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
-func when(unix int64) string {
-	if unix == 0 {
+func when(t time.Time) string {
+	if t.IsZero() {
 		return "-"
 	}
-	return time.Unix(unix, 0).Local().Format(time.DateTime)
+	return t.Local().Format(time.DateTime)
 }
 
 // needed names what keeps an image.
