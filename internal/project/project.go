@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"path"
 	"path/filepath"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -131,6 +132,9 @@ func hinted(err error, root, file string) error {
 	f := failure.As(err)
 	if f == nil || f.Kind != failure.ProjectInvalid || f.Hint != "" {
 		return err
+	}
+	if len(f.Paths) > 0 && path.Ext(f.Paths[0]) == ".ts" && filepath.IsLocal(filepath.FromSlash(f.Paths[0])) {
+		file = f.Paths[0] // the module that it is in, which may be one that file imports
 	}
 	f.Hint = "${EDITOR:-vi} " + failure.Quote(filepath.Join(root, filepath.FromSlash(file)))
 	if failure.Is(f.Err, failure.LimitExceeded) {

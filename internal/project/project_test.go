@@ -286,3 +286,14 @@ func TestFindAsSomebody(t *testing.T) {
 	}
 	t.Log("FIND: found")
 }
+
+func TestTheFileToEditIsTheOneThatIsWrong(t *testing.T) {
+	root := write(t, map[string]string{
+		Config:                  `import { defineConfig } from "@laufwerk/sdk"; import { execution } from "./execution"; export default defineConfig({ projectId: "p", executions: [execution] });`,
+		"laufwerk/execution.ts": `import { createLocalExecution } from "@laufwerk/execution/local"; export const execution = createLocalExecution({ id: 5 as any });`,
+	})
+	_, err := Load(t.Context(), runner(), root)
+	if want := "${EDITOR:-vi} " + filepath.Join(root, "laufwerk/execution.ts"); err == nil || failure.As(err).Hint != want {
+		t.Errorf("Load = %v, want the hint %q", err, want)
+	}
+}
