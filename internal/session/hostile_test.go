@@ -42,10 +42,13 @@ func TestSpoiltRecordsEndTheOperationAndNotTheRun(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			m := w.worker()
-			w.opened(m, "s", w.agent(talker))
+			o := w.opened(m, "s", w.agent(talker))
 			_, _, err := m.Exec(t.Context(), "s", session.ExecArgs{Command: `cd ../run/sessions/*/ops/* && ` + script + `; sleep 1000`}, &operation{name: "op"})
 			if !failure.Is(err, failure.Failed) && !failure.Is(err, failure.OutcomeUnknown) {
 				t.Errorf("%v", err)
+			}
+			if left := marked(t, o.Claim+"/"); left > 0 {
+				t.Errorf("%d processes are left", left)
 			}
 			if err := m.Close(t.Context(), "s"); err != nil && !failure.Is(err, failure.CloseFailed) {
 				t.Errorf("%v", err)

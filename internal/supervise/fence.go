@@ -105,6 +105,9 @@ func fenceDir(ctx context.Context, dir string) Fenced {
 	signalled := false
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		status, err := Abandon(dir)
+		if errors.Is(err, ErrSpoilt) {
+			return salvage(ctx, dir, err)
+		}
 		if err != nil {
 			return unsure(HowSubreaper, "%v", err)
 		}
@@ -137,6 +140,36 @@ func fenceDir(ctx context.Context, dir string) Fenced {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// salvageLimit is how long a supervisor whose records were spoilt may take to end everything.
+const salvageLimit = 5 * time.Second
+
+// salvage ends what can be found of an operation whose records do not say any more how it stands. It is never sure.
+func salvage(ctx context.Context, dir string, why error) Fenced {
+	f := unsure(HowMarks, "%v", why)
+	r, err := openRecords(dir)
+	if err != nil {
+		return f
+	}
+	defer r.close()
+	st, err := read[Started](r, startedName)
+	if err != nil || process.Look(st.Supervisor) == process.Elsewhere {
+		return f
+	}
+	_ = terminate(st.Supervisor, dir)
+	ctx, cancel := context.WithTimeout(ctx, salvageLimit)
+	defer cancel()
+	for supervises(st.Supervisor, dir) && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			_ = process.Signal(st.Supervisor, syscall.SIGKILL)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	_, _ = cgroupEnded(ctx, *st)
+	f.Survivors = endMarked(context.WithoutCancel(ctx), st.Mark)
+	return f
 }
 
 // stuck tells what is below a supervisor that does not come to an end.
