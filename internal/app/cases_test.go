@@ -16,44 +16,41 @@ type replay struct {
 	not   string   // why it cannot happen by construction, or what it waits for
 }
 
-const (
-	waitsForDocker = "waits for the docker target: "
-	cannot         = "cannot apply: "
-)
+const cannot = "cannot apply: "
 
 // replays are the cases of known faults, by their numbers. A target that a case waits for names its tests here when it comes.
 func replays() map[string]replay {
 	return map[string]replay{
-		"C1":  {"the resource is gone and its record stays; an interrupted clean-up loses track", []string{"script: cleanup/case-lost", "claims: TestCancelledInTheMiddleLosesNothing"}, ""},
-		"C3":  {"preparing leaves something running", []string{"script: prepare/local"}, ""},
-		"C4":  {"an acknowledged delete is taken for absence", []string{"claims: TestAcknowledgedDeleteIsNotAbsence"}, ""},
-		"C5":  {"a create without an answer is made twice", []string{"claims: TestUnknownCreate", "providers/local: TestHalfMadeAndHalfEndedSessions"}, ""},
-		"C7":  {"a stale state is shown", []string{"app: TestClockJumps", "script: run/case-hangup"}, ""},
-		"C9":  {"images are never collected", nil, waitsForDocker + "the local target makes no images"},
-		"C10": {"a signal between create and its answer leaks", []string{"claims: TestUnknownCreate", "claims: TestCancelledBeforeItBegan"}, ""},
-		"C11": {"the second interrupt loses what runs", []string{"script: run/bad-agent-sigint"}, ""},
-		"C13": {"SIGKILL leaves something that nobody finds", []string{"script: run/bad-agent-daemons", "script: run/case-hangup"}, ""},
-		"C14": {"a look that failed is taken for absence", []string{"claims: TestFailedLookIsNotAbsence"}, ""},
-		"C15": {"a sweep ends what is just being made", []string{"claims: TestSweepReadsClaimsAfterListing"}, ""},
-		"C17": {"the terminal goes and something outlives it unnoticed", []string{"script: run/case-hangup"}, ""},
-		"C19": {"a check comes after the first change", []string{"script: run/case-no-shell", "script: run/bad-target"}, ""},
-		"C21": {"a state that no clean-up leads out of", []string{"claims: TestEveryStoredStateReachesReleased", "script: cleanup/case-lost"}, ""},
-		"C22": {"killed after the create and before it is recorded", []string{"claims: TestKilledAtEveryPoint", "app: TestKilledAnywhereThenCancelled"}, ""},
+		"C1":  {"the resource is gone and its record stays; an interrupted clean-up loses track", []string{"script: cleanup/case-lost", "claims: TestCancelledInTheMiddleLosesNothing", "app: TestDockerFaults", "app: TestDockerContainerIsRemovedByAPerson"}, ""},
+		"C3":  {"preparing leaves something running", []string{"script: prepare/local", "prepare: TestDockerKilledAnywhereConverges"}, ""},
+		"C4":  {"an acknowledged delete is taken for absence", []string{"claims: TestAcknowledgedDeleteIsNotAbsence", "app: TestDockerFaults", "dockerengine/owned: TestDeleteFaults"}, ""},
+		"C5":  {"a create without an answer is made twice", []string{"claims: TestUnknownCreate", "providers/local: TestHalfMadeAndHalfEndedSessions", "app: TestDockerFaults", "dockerengine/owned: TestUnknownCreatesAreResolved"}, ""},
+		"C7":  {"a stale state is shown", []string{"app: TestClockJumps", "script: run/case-hangup", "app: TestDockerContainerEndsInATurn"}, ""},
+		"C9":  {"images are never collected", []string{"prepare: TestImagesPrune"}, ""},
+		"C10": {"a signal between create and its answer leaks", []string{"claims: TestUnknownCreate", "claims: TestCancelledBeforeItBegan", "app: TestDockerFaults", "app: TestDockerSignalsAtRandomTimes"}, ""},
+		"C11": {"the second interrupt loses what runs", []string{"script: run/bad-agent-sigint", "app: TestDockerSignalsAtRandomTimes"}, ""},
+		"C13": {"SIGKILL leaves something that nobody finds", []string{"script: run/bad-agent-daemons", "script: run/case-hangup", "app: TestDockerTurnOutlivesItsWorker", "app: TestDockerSignalsAtRandomTimes"}, ""},
+		"C14": {"a look that failed is taken for absence", []string{"claims: TestFailedLookIsNotAbsence", "app: TestDockerFaults", "dockerengine: TestPresence"}, ""},
+		"C15": {"a sweep ends what is just being made", []string{"claims: TestSweepReadsClaimsAfterListing", "app: TestDockerTurnOutlivesItsWorker"}, ""},
+		"C17": {"the terminal goes and something outlives it unnoticed", []string{"script: run/case-hangup", "app: TestDockerSignalsAtRandomTimes"}, ""},
+		"C19": {"a check comes after the first change", []string{"script: run/case-no-shell", "script: run/bad-target", "providers/docker: TestRefusalsBeforeAnythingIsMade"}, ""},
+		"C21": {"a state that no clean-up leads out of", []string{"claims: TestEveryStoredStateReachesReleased", "script: cleanup/case-lost", "app: TestDockerFaults", "app: TestDockerContainerIsPaused"}, ""},
+		"C22": {"killed after the create and before it is recorded", []string{"claims: TestKilledAtEveryPoint", "app: TestKilledAnywhereThenCancelled", "app: TestDockerKilledAnywhere"}, ""},
 
-		"C23": {"the current docker context is ignored", nil, waitsForDocker + "no daemon is spoken to"},
-		"C25": {"the daemon's socket is a broken link", nil, waitsForDocker + "no daemon is spoken to"},
-		"C27": {"the socket of a rootless daemon is elsewhere", nil, waitsForDocker + "no daemon is spoken to"},
-		"C28": {"a remote daemon mounts an empty directory", nil, waitsForDocker + "nothing is mounted"},
-		"C29": {"no answer of the daemon is read as a running one", nil, waitsForDocker + "no daemon is spoken to"},
-		"C31": {"a missing credential helper fails what needs none", nil, waitsForDocker + "nothing is pulled"},
+		"C23": {"the current docker context is ignored", []string{"dockerengine: TestFindInTheOrderOfDockersCLI"}, ""},
+		"C25": {"the daemon's socket is a broken link", []string{"dockerengine: TestWhatCannotBeFoundSaysWhy", "app: TestDoctorWithoutAnEngine"}, ""},
+		"C27": {"the socket of a rootless daemon is elsewhere", []string{"dockerengine: TestFindInTheOrderOfDockersCLI", "app: TestContainersOfARootlessEngine"}, ""},
+		"C28": {"a remote daemon mounts an empty directory", []string{"dockerengine: TestWhatCannotBeFoundSaysWhy", "app: TestDockerAnotherEngineTakesTheSocket"}, ""},
+		"C29": {"no answer of the daemon is read as a running one", []string{"dockerengine: TestConnectSaysWhatIsWrong"}, ""},
+		"C31": {"a missing credential helper fails what needs none", []string{"dockerengine: TestFindInTheOrderOfDockersCLI", "dockerengine: TestHelpers"}, ""},
 		"C33": {"plain text against TLS fails without a word", nil, "waits for the openshell target: no gateway is spoken to"},
-		"C35": {"the checks pass though the files behind them hold nothing", []string{"script: doctor/codex", "login: TestLoginsThatAreRefused"}, ""},
+		"C35": {"the checks pass though the files behind them hold nothing", []string{"script: doctor/codex", "login: TestLoginsThatAreRefused", "app: TestDoctorOfClaimsInContainers"}, ""},
 
 		"C37": {"one unreadable path ends everything without its name", []string{"script: run/case-files", "workspace: TestUnreadablePathsAreAllNamed", "workspace: TestUnreadablePathsOfAWorkspaceAreNotTakenForDeleted"}, ""},
 		"C38": {"files that lead out of the source are written", []string{"script: run/bad-agent-files", "script: run/bad-agent-workspace", "writeback: TestRefused", "writeback: TestBelowALinkOfTheFreeze"}, ""},
 		"C39": {"modes are lost", []string{"script: run/case-files", "workspace: TestCopyKeepsModesLinksAndEmptyDirectories"}, ""},
 		"C40": {"hard links carry a change elsewhere", []string{"script: run/case-files", "writeback: TestAHardLinkKeepsItsContent"}, ""},
-		"C41": {"a user of another id gets cryptic errors", []string{"script: run/case-files"}, ""},
+		"C41": {"a user of another id gets cryptic errors", []string{"script: run/case-files", "app: TestContainersWorkAsTheUser"}, ""},
 		"C43": {"git in the workspace reaches the host's repository", []string{"script: run/case-git-source", "workspace: TestCopyOfALinkedWorktreeLeavesTheRepositoryAlone"}, ""},
 		"C45": {"a stale or long-held lock blocks what only looks", []string{"script: run/case-git-source", "app: TestClockJumps"}, ""},
 		"C47": {"a full disk leaves a truncated file", []string{"script: run/bad-full-disk", "store: TestFullDisk", "writeback: TestFullDisk"}, ""},
@@ -61,9 +58,9 @@ func replays() map[string]replay {
 
 		"C51": {"an unknown word prints help and succeeds", []string{"script: help/bad-words", "app: TestUnknownWordsUnderEveryGroup", "app: TestUnknownFlagsOfEveryCommand"}, ""},
 		"C53": {"a question where nobody can answer", []string{"script: run/bad-streams"}, ""},
-		"C55": {"the failure of a step ends with exit code 0", []string{"script: run/bad-agent-idle", "script: run/case-no-shell"}, ""},
-		"C57": {"a missing shell or program is an opaque error", []string{"script: run/case-no-shell", "script: run/bad-agent-idle"}, ""},
-		"C59": {"the failure of a sandbox is taken for the agent's", nil, waitsForDocker + "the local target has no sandbox, and says so"},
+		"C55": {"the failure of a step ends with exit code 0", []string{"script: run/bad-agent-idle", "script: run/case-no-shell", "dockerengine: TestRealBuildThatFails"}, ""},
+		"C57": {"a missing shell or program is an opaque error", []string{"script: run/case-no-shell", "script: run/bad-agent-idle", "prepare: TestDockerNamesWhatABaseLacks"}, ""},
+		"C59": {"the failure of a sandbox is taken for the agent's", []string{"app: TestDockerFaults", "app: TestDoctorOfContainers"}, ""},
 		"C61": {"the terminal is asked, and colour is where it is not wanted", []string{"app: TestTerminal", "app: TestErrorsOnATerminalAreSanitised"}, ""},
 		"C63": {"a secret is in arguments, files or output", []string{"script: run/case-secrets", "redact: TestSecretsInAStream", "workflow: TestRecordsHoldNoSecret"}, ""},
 
