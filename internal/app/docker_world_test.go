@@ -312,6 +312,11 @@ func (b *boxed) isClean() {
 func (b *boxed) isGivenUp() {
 	b.t.Helper()
 	for _, r := range b.runs() {
+		if r.HalfApplied {
+			if code, out, errs := b.laufwerk(nil, "writeback", "abort", r.ID); code != 0 && !strings.Contains(errs, "already in place") {
+				b.t.Errorf("writeback abort: exit %d\n%s%s", code, out, errs)
+			}
+		}
 		if r.State == "interrupted" || r.State == "waiting" {
 			b.must([]int{0}, "runs", "cancel", r.ID)
 		}
