@@ -40,7 +40,7 @@ func TestFirstHour(t *testing.T) {
 	w.change("laufwerk/workflows/issue-to-fix/workflow.ts", "createCodex()", "createCodex("+string(options)+")")
 	w.change("laufwerk/execution.ts", "credentials:", `env: { CODEX_REFRESH_TOKEN_URL_OVERRIDE: "`+w.url+`/oauth/token" }, credentials:`)
 	input := `{"issue":"Parse drops the last field when the line ends in a comment","check":"go test ./..."}`
-	if code, _, errs := w.laufwerk(nil, "run", "issue-to-fix", "--no-input", "--input", input); code != 4 || !strings.Contains(errs, "type: laufwerk prepare local\n") {
+	if code, _, errs := w.laufwerk(nil, "run", "issue-to-fix", "--no-input", "--input", input); code != 4 || !strings.Contains(errs, "next: laufwerk prepare local\n") {
 		t.Fatalf("without a Codex: exit %d\n%s", code, errs)
 	}
 	users := []string{"HOME=" + os.Getenv("HOME"), "PATH=" + node + ":" + os.Getenv("PATH")} // with the user's own npm configuration and cache

@@ -62,8 +62,7 @@ func OfConditions(list []failure.Condition) []Check {
 	var out []Check
 	for _, c := range list {
 		_, id, _ := strings.Cut(c.ID, ".")
-		message, fix, _ := strings.Cut(c.Message, "; type: ")
-		out = append(out, Check{ID: id, Status: Fail, Message: message, Fix: fix})
+		out = append(out, Check{ID: id, Status: Fail, Message: c.Message, Fix: c.Hint})
 	}
 	return out
 }

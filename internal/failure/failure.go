@@ -153,6 +153,7 @@ type Error struct {
 type Condition struct {
 	ID      string // a path's is the path itself
 	Message string
+	Hint    string // the next command to type for it, where there is one of its own
 }
 
 func (e *Error) Error() string {

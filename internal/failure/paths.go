@@ -39,11 +39,12 @@ type condition struct {
 	ID         string `json:"id"`
 	PathBase64 string `json:"pathBase64,omitempty"` // the bytes of an id that is a path and not UTF-8
 	Message    string `json:"message"`
+	Hint       string `json:"hint,omitempty"`
 }
 
 // MarshalJSON keeps the bytes of an id.
 func (c Condition) MarshalJSON() ([]byte, error) {
-	out := condition{ID: c.ID, Message: c.Message}
+	out := condition{ID: c.ID, Message: c.Message, Hint: c.Hint}
 	if raw := PathBase64([]string{c.ID}); raw != nil {
 		out.PathBase64 = raw[0]
 	}
@@ -58,6 +59,6 @@ func (c *Condition) UnmarshalJSON(b []byte) error {
 	}
 	id := []string{in.ID}
 	RestorePaths(id, []string{in.PathBase64})
-	*c = Condition{ID: id[0], Message: in.Message}
+	*c = Condition{ID: id[0], Message: in.Message, Hint: in.Hint}
 	return nil
 }

@@ -151,7 +151,7 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: the agent program %q is not part of this build", key, a.Agent.Harness.Program)
 	}
 	if missing := p.Ready(ctx, def, m.need(a.Agent)); len(missing) > 0 {
-		return Opened{}, notReady(def, missing)
+		return Opened{}, providers.NotReady(def, missing)
 	}
 	m.opening.Lock()
 	defer m.opening.Unlock()
@@ -205,12 +205,6 @@ func (m *Manager) Forget(ctx context.Context, key string) error {
 		return err
 	}
 	return m.Driver.DropHolds(ctx, claim)
-}
-
-func notReady(def providers.Definition, missing []failure.Condition) error {
-	e := failure.New(failure.NotReady, "the target %q is not ready: %s", def.ID, missing[0].Message)
-	e.Conditions = missing
-	return e.WithHint("laufwerk resume RUN")
 }
 
 func (m *Manager) target(t Target) (providers.Definition, providers.Provider, error) {
@@ -408,7 +402,7 @@ func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definiti
 	need := m.need(s.agent)
 	need.Workspace = true
 	if missing := p.Ready(ctx, def, need); len(missing) > 0 {
-		return claims.Claim{}, notReady(def, missing)
+		return claims.Claim{}, providers.NotReady(def, missing)
 	}
 	endpoint, err := p.Endpoint(ctx, def)
 	if err != nil {

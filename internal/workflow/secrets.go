@@ -68,7 +68,7 @@ func cleanError(s *redact.Secrets, err error) error {
 		changed = changed || s.String(p) != p
 	}
 	for _, c := range f.Conditions {
-		clean := failure.Condition{ID: c.ID, Message: s.String(c.Message)}
+		clean := failure.Condition{ID: c.ID, Message: s.String(c.Message), Hint: s.String(c.Hint)}
 		out.Conditions = append(out.Conditions, clean)
 		changed = changed || clean != c
 	}

@@ -81,9 +81,7 @@ func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
 		return nil, nil, failure.New(failure.Unsupported, "Workspace.open: mode: \"direct\" is refused on %s targets, whose sandboxes only see copies", def.Kind)
 	}
 	if missing := p.Ready(ctx, def, providers.Need{Workspace: true}); len(missing) > 0 {
-		e := failure.New(failure.NotReady, "the target %q is not ready: %s", def.ID, missing[0].Message)
-		e.Conditions = missing
-		return nil, nil, e.WithHint("laufwerk resume %s", w.c.Run)
+		return nil, nil, providers.NotReady(def, missing)
 	}
 	o := &opened{
 		ID: claims.ID(w.c.Run, op.ID), Mode: a.Mode, Source: w.path(a.Source),

@@ -4,6 +4,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -93,16 +94,18 @@ type document struct {
 func verdict(rep doctor.Report) error {
 	e := failure.New(failure.NotReady, "")
 	n := 0
+	var fixes []string
 	for _, c := range rep.Checks {
 		if c.Status != doctor.Fail {
 			continue
 		}
 		n++
-		e.Conditions = append(e.Conditions, failure.Condition{ID: c.ID, Message: c.Message})
-		if e.Hint == "" {
-			e.Hint = c.Fix
+		e.Conditions = append(e.Conditions, failure.Condition{ID: c.ID, Message: c.Message, Hint: c.Fix})
+		if c.Fix != "" && !slices.Contains(fixes, c.Fix) {
+			fixes = append(fixes, c.Fix)
 		}
 	}
+	e.Hint = strings.Join(fixes, "\n")
 	e.Message = fmt.Sprintf("%d checks failed", n)
 	if n == 1 {
 		e.Message = "1 check failed"

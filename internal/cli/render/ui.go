@@ -119,6 +119,9 @@ func (u *UI) Failure(err error) {
 		}
 	}
 	for _, c := range f.Conditions {
+		if strings.HasSuffix(message, ": "+c.Message) {
+			continue // it is what the message ends with
+		}
 		u.Talkf("  %s: %s\n", c.ID, indent(c.Message, "    "))
 	}
 	if f.Hint != "" {

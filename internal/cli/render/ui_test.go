@@ -42,6 +42,16 @@ next: laufwerk diff r1
 	}
 }
 
+func TestAConditionThatTheMessageEndsWithIsNotSaidTwice(t *testing.T) {
+	u, _, errs := ui(false, "auto")
+	f := failure.New(failure.NotReady, "the target is not ready: no image")
+	f.Conditions = []failure.Condition{{ID: "docker.image", Message: "no image"}, {ID: "docker.env", Message: "A is not set"}}
+	u.Failure(f)
+	if want := "error: the target is not ready: no image\n  docker.env: A is not set\n"; errs.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", errs, want)
+	}
+}
+
 func TestFailureAsJSON(t *testing.T) {
 	u, out, errs := ui(true, "always")
 	u.JSON = true

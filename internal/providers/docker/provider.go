@@ -179,13 +179,7 @@ func unenforced(r targets.Resources, f dockerengine.Facts) (wanted, all []string
 	return wanted, all
 }
 
-func condition(id string, err error) failure.Condition {
-	text := err.Error()
-	if f := failure.As(err); f != nil && f.Hint != "" {
-		text += "; type: " + f.Hint
-	}
-	return failure.Condition{ID: Kind + "." + id, Message: text}
-}
+func condition(id string, err error) failure.Condition { return providers.Missing(Kind, id, err) }
 
 // selected is the image of a target's sessions.
 type selected struct {
