@@ -35,6 +35,11 @@ func TestDockerCalls(t *testing.T) {
 		}},
 		{"the run ends", nil},
 	} {
+		if phase.name == "the turn" { // where a container takes more than a second to start, it is looked at meanwhile
+			for len(calls) > 0 && calls[0].Operation == engine.Inspect {
+				calls = calls[1:]
+			}
+		}
 		n := min(len(phase.want), len(calls))
 		var got []engine.Operation
 		for _, c := range calls[:n] {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -148,8 +149,9 @@ func stages() []stage {
 	}
 }
 
-// meets lets a command act whose call at a place meets trouble, and then takes the trouble away.
-func (b *boxed) meets(a at, x trouble, act func() *running) (code int, said string) {
+// meets lets a command act whose call at a place meets trouble, and then takes the trouble away. A machine that is slow may make
+// calls at other places.
+func (b *boxed) meets(a at, x trouble, act func() *running) (met bool, code int, said string) {
 	b.t.Helper()
 	rule := b.proxy.On(a.op, a.nth, x.fault(b))
 	r := act()
@@ -163,18 +165,17 @@ func (b *boxed) meets(a at, x trouble, act func() *running) (code int, said stri
 	code, out, errs := r.wait()
 	select {
 	case <-rule.Met():
+		met = true
+		rule.Release()
+		if x.held {
+			<-rule.Done()
+		}
 	default:
-		b.t.Errorf("%s did not come: exit %d\n%s%s", a, code, out, errs)
-		return code, out + errs
-	}
-	rule.Release()
-	if x.held {
-		<-rule.Done()
 	}
 	b.proxy.Reset()
 	b.proxy.Pretend("")
 	b.proxy.Return()
-	return code, out + errs
+	return met, code, out + errs
 }
 
 // met is one trouble of one call.
@@ -195,9 +196,10 @@ func (s stage) calls(b *boxed) (list []at) {
 	b.proxy.Reset()
 	act().wait()
 	for _, a := range places(b.proxy.Calls()) {
-		if s.name != "interrupt" || a.op != engine.ExecInspect { // the agent may have ended before
-			list = append(list, a)
+		if a.op == engine.ExecInspect && (a.nth > 1 || s.name == "interrupt") {
+			continue // it is repeated until the command has ended, and not done where the agent has ended before
 		}
+		list = append(list, a)
 	}
 	b.t.Logf("%s: %v", s.name, list)
 	b.isGivenUp()
@@ -235,19 +237,28 @@ func TestDockerFaults(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d", len(chosen), len(all))
-	for _, m := range chosen {
-		commit := random.IntN(8) == 0
-		t.Run(m.String(), func(t *testing.T) {
-			t.Parallel()
-			m.play(newBoxed(t, endpoint), commit)
-		})
+	var missed atomic.Int32
+	t.Run("at", func(t *testing.T) {
+		for _, m := range chosen {
+			commit := random.IntN(8) == 0
+			t.Run(m.String(), func(t *testing.T) {
+				t.Parallel()
+				if !m.play(newBoxed(t, endpoint), commit) {
+					missed.Add(1)
+				}
+			})
+		}
+	})
+	if n := int(missed.Load()); n > len(chosen)/20 {
+		t.Errorf("%d of %d calls did not come", n, len(chosen))
 	}
 }
 
-func (m met) play(b *boxed, commit bool) {
+// play says whether the trouble was met.
+func (m met) play(b *boxed, commit bool) bool {
 	act := m.before(b)
 	b.proxy.Reset()
-	code, said := b.meets(m.at, m.trouble, act)
+	met, code, said := b.meets(m.at, m.trouble, act)
 	defer func() {
 		if b.t.Failed() {
 			b.t.Logf("exit %d\n%s", code, said)
@@ -257,10 +268,11 @@ func (m met) play(b *boxed, commit bool) {
 	b.accounted()
 	if m.end == givenUp {
 		b.isGivenUp()
-		return
+		return met
 	}
 	for range b.inWorkspace("hold") {
 		b.letGo()
 	}
 	b.isDone(m.most)
+	return met
 }
