@@ -130,10 +130,11 @@ func (e *Engine) effect(c *call, err error, format string, args ...any) (provide
 	return done, e.explain(c, err, kind, format, args...)
 }
 
-// look ends a call that changes nothing. An answer that is none, as half of one, says as little as no answer.
+// look ends a call that changes nothing. An answer that is none, as half of one, says as little as no answer; of a 404 the
+// words that say what is not there were not found.
 func (e *Engine) look(c *call, err error, format string, args ...any) error {
 	kind := failure.Failed
-	if c.status.Load() == http.StatusOK {
+	if s := c.status.Load(); s == http.StatusOK || s == http.StatusNotFound {
 		kind = failure.NotReady
 	}
 	return e.explain(c, err, kind, format, args...)
