@@ -26,7 +26,7 @@ func (f Finder) config() string {
 
 // context is the name of the context that is in force and what says so, "" for the default one.
 func (f Finder) context() (name, from string, err error) {
-	name, from = f.Vars["DOCKER_CONTEXT"], "DOCKER_CONTEXT"
+	name, from = f.Vars[contextVariable], contextVariable
 	if name == "" && f.config() != "" {
 		from = filepath.Join(f.config(), "config.json")
 		if name, err = currentContext(from); err != nil {
@@ -54,7 +54,7 @@ func currentContext(path string) (string, error) {
 	}
 	if err != nil {
 		out := failure.New(failure.NotReady, "cannot tell the current Docker context from %s", path).
-			WithHint("DOCKER_HOST=unix:///var/run/docker.sock   # or repair the file").WithPaths(path)
+			WithHint("export DOCKER_HOST=unix:///var/run/docker.sock   # or repair the file").WithPaths(path)
 		out.Err = err
 		return "", out
 	}
@@ -65,15 +65,18 @@ func currentContext(path string) (string, error) {
 func (f Finder) contextHost(name, from string) (string, error) {
 	if f.config() == "" {
 		return "", failure.New(failure.NotReady, "%s names the Docker context %q, and neither HOME nor DOCKER_CONFIG says where contexts are", from, name).
-			WithHint("DOCKER_HOST=unix:///var/run/docker.sock")
+			WithHint("export DOCKER_HOST=unix:///var/run/docker.sock")
 	}
 	dir := filepath.Join(f.config(), "contexts")
 	type endpoint struct{ Host string }
 	kinds := store.NewConfig(func() any { return &map[string]any{} }, store.EndpointTypeGetter("docker", func() any { return &endpoint{} }))
 	meta, err := store.New(dir, kinds).GetMetadata(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", failure.New(failure.NotReady, "%s names the Docker context %q, which is not in %s", from, name, dir).
-			WithHint("docker context ls && docker context use default").WithPaths(dir)
+		next := "docker context use default"
+		if from == contextVariable {
+			next = "unset " + contextVariable // docker context use does not change it
+		}
+		return "", failure.New(failure.NotReady, "%s names the Docker context %q, which is not in %s", from, name, dir).WithHint("%s", next).WithPaths(dir)
 	}
 	if err != nil {
 		return "", failure.Wrap(err, failure.NotReady, "cannot read the Docker context %q, which %s names", name, from)

@@ -26,6 +26,9 @@ func (e Endpoint) String() string { return e.Host + " (" + e.Origin + ")" }
 const (
 	unixScheme    = "unix://"
 	defaultSocket = "/var/run/docker.sock"
+
+	settingOrigin   = "the setting docker.host"
+	contextVariable = "DOCKER_CONTEXT"
 )
 
 // Finder finds the engine of this host in the order of Docker's own CLI, with our setting before everything and the sockets
@@ -44,7 +47,7 @@ type Finder struct {
 // other hosts are a failure of kind Unsupported; what is missing, broken or not permitted one of kind NotReady.
 func (f Finder) Find() (Endpoint, error) {
 	if f.Setting != "" {
-		return named(f.Setting, "the setting docker.host")
+		return named(f.Setting, settingOrigin)
 	}
 	if host := f.Vars["DOCKER_HOST"]; host != "" {
 		return named(host, "DOCKER_HOST")
@@ -124,23 +127,36 @@ func named(host, origin string) (Endpoint, error) {
 	case ok && scheme == "unix":
 		if !filepath.IsAbs(rest) {
 			return Endpoint{}, failure.New(failure.NotReady, "%s is %q: it has to name a socket by its absolute path", origin, host).
-				WithHint("unix:///var/run/docker.sock is the usual one")
+				WithHint("%s", usual(origin))
 		}
 		return e, usable(e)
 	case ok && (scheme == "tcp" || scheme == "ssh" || scheme == "http" || scheme == "https"):
 		return Endpoint{}, failure.New(failure.Unsupported,
 			"%s is %q: an engine that is reached over %s may be on another host, where the directories that laufwerk mounts are that host's, not the workspace's", origin, host, scheme).
-			WithHint("DOCKER_HOST=unix:///var/run/docker.sock   # or another socket of an engine on this machine")
+			WithHint("%s   # or another socket of an engine on this machine", usual(origin))
 	case ok && scheme == "npipe":
 		return Endpoint{}, failure.New(failure.Unsupported, "%s is %q: Windows pipes are not supported", origin, host).
 			WithHint("run laufwerk inside WSL 2, with the engine's unix socket")
 	case filepath.IsAbs(host):
-		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: an endpoint begins with its scheme", origin, host).WithHint("%s", unixScheme+failure.Quote(host))
+		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: an endpoint begins with its scheme", origin, host).WithHint("%s", set(origin, unixScheme+host))
 	default:
 		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: that is no endpoint; laufwerk speaks to unix:///path", origin, host).
-			WithHint("DOCKER_HOST=unix:///var/run/docker.sock")
+			WithHint("%s", usual(origin))
 	}
 }
+
+// set is the command that puts an engine's address where origin had a wrong one: DOCKER_HOST comes before every context, and a
+// variable before the settings file.
+func set(origin, host string) string {
+	name := "DOCKER_HOST"
+	if origin == settingOrigin {
+		name = "LAUFWERK_DOCKER_HOST"
+	}
+	return "export " + name + "=" + failure.Quote(host)
+}
+
+// usual is set with the address that most engines have.
+func usual(origin string) string { return set(origin, unixScheme+defaultSocket) }
 
 // maxSocketPath is what fits into the address of a unix socket, in bytes.
 func maxSocketPath() int {

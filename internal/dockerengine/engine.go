@@ -167,7 +167,7 @@ func (e *Engine) noEngine(c *call, err error) error {
 			what = "it speaks TLS, and a unix socket is spoken to without"
 		}
 		out := failure.New(failure.NotReady, "what listens at %s is not a Docker engine's socket: %s", e.endpoint, what).
-			WithHint("DOCKER_HOST=unix:///var/run/docker.sock   # or another socket of an engine").WithPaths(e.endpoint.Socket())
+			WithHint("export DOCKER_HOST=unix:///var/run/docker.sock   # or another socket of an engine").WithPaths(e.endpoint.Socket())
 		out.Err = c.cause(err)
 		return out
 	case c.status.Load() != 0:

@@ -168,7 +168,7 @@ func (d *docker) pull(ctx context.Context) error {
 			return failure.Wrap(context.Cause(ctx), failure.Cancelled, "pull the image %s", d.Image)
 		}
 		e := failure.New(failure.NotReady, "the base image %s is not on the engine, and could not be pulled", d.Image).
-			WithHint("docker pull %s   # with your login for the registry\n%s --image another-image", failure.Quote(d.Image), d.Cache.Prepare)
+			WithHint("docker pull %s   # with your login for the registry%s", failure.Quote(d.Image), d.then())
 		e.Err = err
 		return e
 	}
@@ -179,6 +179,19 @@ func (d *docker) pull(ctx context.Context) error {
 		return failure.New(failure.NotReady, "the image %s was pulled, and is not on the engine", d.Image).WithHint("docker pull %s", failure.Quote(d.Image))
 	}
 	return nil
+}
+
+// then is what to type once a base image was pulled, or instead of it: of the standard image, since only a module of the project
+// knows how it makes others.
+func (d *docker) then() string {
+	if d.Manifest != d.Cache.StandardFile() {
+		return ""
+	}
+	again := d.Cache.Prepare
+	if d.Image != imagecache.DefaultBase {
+		again += " --image " + failure.Quote(d.Image)
+	}
+	return "\n" + again + "\n" + d.Cache.Prepare + " --image REF   # to begin with another image"
 }
 
 // extra is what a claim remembers for sweepers: whose lock says that its preparation lives.

@@ -329,7 +329,7 @@ func (m *Manager) resolve(name string, v Var) (string, error) {
 func (r result) trouble(what string, start failure.Kind) error {
 	switch {
 	case r.exit.Error != "":
-		return failure.New(start, "%s could not be started: %s", what, r.exit.Error)
+		return failure.New(start, "%s: %s", what, r.exit.Error)
 	case r.exit.Incomplete != "":
 		return failure.New(failure.Failed, "what %s wrote could not be kept whole: %s", what, r.exit.Incomplete)
 	case r.exit.TimedOut:

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -259,7 +260,11 @@ func (s *supervisor) withoutCgroup(why error) error {
 
 func (s *supervisor) failed(code int, err error) {
 	s.ended = true
-	s.result.Code, s.result.Error = code, fmt.Sprintf("%s could not be started: %v", s.spec.Argv[0], err)
+	why := err.Error()
+	if errors.Is(err, fs.ErrNotExist) && !strings.Contains(s.spec.Argv[0], "/") {
+		why = "no directory of PATH has it"
+	}
+	s.result.Code, s.result.Error = code, fmt.Sprintf("%s could not be started: %s", s.spec.Argv[0], why)
 	for i := range s.streams {
 		s.streams[i] = nil
 	}

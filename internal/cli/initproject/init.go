@@ -156,6 +156,9 @@ func run(ctx context.Context, opts *Options) error {
 		Root: root, ProjectID: made.ProjectID, Execution: o.Execution, Target: made.Target, Example: opts.Example,
 		New: made.New, Files: append([]string{}, made.Files...), Advice: append([]string{}, made.Advice...),
 	}
+	if opts.agentGiven && o.Execution != local && doc.Example != "" {
+		doc.Advice = append(doc.Advice, "The agent's command runs in the container: what it names has to be in the image, or in the project.")
+	}
 	for _, f := range doc.Files {
 		opts.UI.Printf("%s\n", render.Name(filepath.FromSlash(f)))
 	}
@@ -188,7 +191,10 @@ func prepare(ctx context.Context, opts *Options, doc document) (*Prepared, error
 		if in.Kind.Exit() >= failure.ExitHungUp { // a signal, and not its fault
 			out.Kind = in.Kind
 		}
-		if in.Hint != "" && in.Hint != again {
+		switch {
+		case strings.Contains("\n"+in.Hint+"\n", "\n"+again+"\n"):
+			again = in.Hint
+		case in.Hint != "":
 			again = in.Hint + "\n" + again
 		}
 	}
