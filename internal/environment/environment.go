@@ -29,6 +29,11 @@ func APIKeys() []string { return []string{"OPENAI_API_KEY", "CODEX_API_KEY", "AN
 // reserved starts the names that are laufwerk's own.
 const reserved = "LAUFWERK_"
 
+// Refused says whether no agent may get a variable of this name, wherever it comes from.
+func Refused(name string) bool {
+	return slices.Contains(APIKeys(), name) || strings.HasPrefix(name, reserved)
+}
+
 // MarshalJSON writes a value as it was given: a string, or {"fromHost": name}.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if v.FromHost != "" {

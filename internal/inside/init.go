@@ -8,8 +8,11 @@ import (
 	"io/fs"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 
+	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
@@ -17,15 +20,45 @@ import (
 
 // initialise is the first process of a sandbox. Children that it is given are reaped by the kernel, because it ignores their
 // ends; it starts none itself.
-func initialise(_ *system.Env, args []string) error {
+func initialise(env *system.Env, ready, nonce string, mounts []string) int {
 	process.IgnoreSignals()
-	held, err := announce(args[0], args[1])
+	code := failure.ExitFailed
+	var held *process.File
+	err := withoutLinks(mounts)
+	switch {
+	case err != nil:
+		code = ExitLinks
+	case slices.ContainsFunc(system.Groups(), func(g int) bool { return g != system.GID() }):
+		err, code = fmt.Errorf("besides its own group %d it has others: %v", system.GID(), system.Groups()), ExitGroups
+	default:
+		held, err = announce(ready, nonce)
+	}
 	if err != nil {
-		return err
+		_, _ = fmt.Fprintf(env.Err, "laufwerk %s init: %v\n", Argument, err)
+		return code
 	}
 	debug.SetGCPercent(-1)
 	debug.FreeOSMemory()
 	process.Keep(held)
+	return failure.ExitDone
+}
+
+// withoutLinks makes sure that the paths lead where they say.
+func withoutLinks(paths []string) error {
+	for _, path := range paths {
+		for i := 1; i <= len(path); i++ {
+			if i < len(path) && path[i] != '/' {
+				continue
+			}
+			info, err := files.Lstat(path[:i])
+			if err != nil {
+				return err
+			}
+			if info.Mode()&fs.ModeSymlink != 0 {
+				return fmt.Errorf("%s is a link", path[:i])
+			}
+		}
+	}
 	return nil
 }
 

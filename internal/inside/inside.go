@@ -24,7 +24,18 @@ const Binary = "/laufwerk/laufwerk"
 
 // Init is the sandbox's first process. It reaps what loses its parent, no signal from inside ends it, and it writes nonce
 // into the file ready, which it keeps locked for as long as it lives: see Look. The directory of ready must be there.
-func Init(ready, nonce string) []string { return []string{Binary, Argument, "init", ready, nonce} }
+// Before that it makes sure that the sandbox is what it should be: an image can have links where something is to be mounted,
+// so that it is mounted elsewhere, and can put its user into groups. It ends with ExitLinks where there is a link on the way
+// to one of mounts, and with ExitGroups if it has a group besides its own.
+func Init(ready, nonce string, mounts ...string) []string {
+	return append([]string{Binary, Argument, "init", ready, nonce}, mounts...)
+}
+
+// Exit codes of Init, see there.
+const (
+	ExitLinks  = 21
+	ExitGroups = 22
+)
 
 // Supervise is a supervisor on the directory of records dir, which must be there: see supervise.Handshake. It outlives
 // what started it.
@@ -60,7 +71,7 @@ func Main(env *system.Env, args []string) int {
 			args int
 			run  func(env *system.Env, args []string) error
 		}{
-			{"init", 2, initialise}, {"interrupt", 1, interrupt}, {"fence", 1, fence}, {"put", 3, put}, {"probe", 0, probe},
+			{"interrupt", 1, interrupt}, {"fence", 1, fence}, {"put", 3, put}, {"probe", 0, probe},
 		} {
 			if s.name != args[0] || s.args != len(args)-1 {
 				continue
@@ -71,10 +82,13 @@ func Main(env *system.Env, args []string) int {
 			}
 			return failure.ExitDone
 		}
+		if args[0] == "init" && len(args) > 2 {
+			return initialise(env, args[1], args[2], args[3:])
+		}
 		if args[0] == supervise.Inside && len(args) == 2 {
 			return supervisor(env, args[1])
 		}
 	}
-	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE | %s DIR | interrupt DIR | fence DIR | put FILE MODE SIZE | probe\n", Argument, supervise.Inside)
+	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE [MOUNT …] | %s DIR | interrupt DIR | fence DIR | put FILE MODE SIZE | probe\n", Argument, supervise.Inside)
 	return failure.ExitUsage
 }

@@ -140,3 +140,12 @@ func UID() int { return os.Geteuid() }
 
 // GID is the effective group.
 func GID() int { return os.Getegid() }
+
+// Groups are the supplementary groups.
+func Groups() []int {
+	groups, err := os.Getgroups()
+	if err != nil {
+		return nil
+	}
+	return groups
+}

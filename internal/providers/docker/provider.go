@@ -219,6 +219,9 @@ func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def provid
 	case i.Os != "" && i.Os != "linux":
 		return selected{}, failure.New(failure.NotReady, "the image %s is for %s, and sessions run in Linux containers", ref, i.Os)
 	}
+	if err := unwanted(i); err != nil {
+		return selected{}, err
+	}
 	if c.Image == "" {
 		return selected{image: i, prepared: true}, cache.Matches(i, receipt)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
+	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -74,8 +75,17 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 		return nil, lost(in, "its directory: %v", err)
 	}
 	b := &sandbox{p: p, e: e, in: in, spec: s, config: c, vars: own, arch: e.Facts().Arch, running: got.State.Running}
-	b.env = slices.Concat([]string{"PATH=" + standardPath}, got.Config.Env, []string{"HOME=" + homeDir, "TMPDIR=" + tmpDir}, own, []string{supervise.MarkVariable + "=" + s.Mark})
+	b.env = slices.Concat([]string{"PATH=" + standardPath}, ofImage(got.Config.Env), []string{"HOME=" + homeDir, "TMPDIR=" + tmpDir}, own, []string{supervise.MarkVariable + "=" + s.Mark})
 	return b, nil
+}
+
+// ofImage are the variables of an image as commands get them: what `env` refuses is refused from there, too, so that no agent
+// falls back to billing by use.
+func ofImage(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return environment.Refused(name)
+	})
 }
 
 // standardPath is what the engine gives to programs where an image does not say.
@@ -157,7 +167,7 @@ func (s *sandbox) proved(ctx context.Context) error {
 			looked = s.p.c.Now()
 			got, ierr := s.p.inspect(ctx, s.e, s.in)
 			if ierr == nil && !got.State.Running {
-				return failure.New(failure.NotReady, "the container %s ended at once with exit code %d: %s", s.in.Name, got.State.ExitCode, got.State.Error)
+				return s.ended(got.State)
 			}
 		}
 		select {
@@ -166,6 +176,18 @@ func (s *sandbox) proved(ctx context.Context) error {
 			return s.unproved(seen, err)
 		}
 	}
+}
+
+// ended says why the container's first process did not live.
+func (s *sandbox) ended(state *container.State) error {
+	const hint = "choose another image for the target, or build one FROM it that is otherwise"
+	switch state.ExitCode {
+	case inside.ExitLinks:
+		return failure.New(failure.NotReady, "the image %s has a link where sessions need a directory: at %s, or above", s.spec.Image, strings.Join(mounts(), ", ")).WithHint(hint)
+	case inside.ExitGroups:
+		return failure.New(failure.NotReady, "the image %s puts the user %s into groups besides its own", s.spec.Image, s.spec.User).WithHint(hint)
+	}
+	return failure.New(failure.NotReady, "the container %s ended at once with exit code %d: %s", s.in.Name, state.ExitCode, state.Error)
 }
 
 func (s *sandbox) unproved(seen inside.Sight, err error) error {

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
@@ -112,12 +114,7 @@ func (p *Provider) Plan(ctx context.Context, def providers.Definition, s provide
 		Prepared: i.prepared, Network: c.Network, Resources: c.Resources, Binary: p.c.Executable, Nonce: hex.EncodeToString(nonce),
 	}
 	out.User, out.Gives, out.UserNS = p.user(e.Facts())
-	if i.image.Config != nil {
-		for v := range i.image.Config.Volumes {
-			out.Volumes = append(out.Volumes, v)
-		}
-		slices.Sort(out.Volumes)
-	}
+	out.Volumes = volumes(i.image)
 	raw, err := json.Marshal(out)
 	return providers.Plan{Spec: raw, Image: i.image.ID}, err
 }
@@ -133,7 +130,7 @@ func read(in providers.Intent) (s spec, id sessiondir.Identity, err error) {
 func (s spec) want() owned.Want {
 	host := owned.Hardened(s.Resources)
 	host.NetworkMode, host.UsernsMode, host.ReadonlyRootfs = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS), true
-	host.Mounts = []mount.Mount{
+	host.Mounts = []mount.Mount{ // at mounts(), as are the first of Tmpfs
 		bind(s.Workspace, workdir, s.ReadOnly),
 		bind(filepath.Join(s.Dir, sessiondir.Home), homeDir, false),
 		bind(filepath.Join(s.Dir, sessiondir.Ops), opsDir, false),
@@ -144,12 +141,12 @@ func (s spec) want() owned.Want {
 		loginDir: s.memory("size=1m,mode=0700,noexec"), "/run": s.memory("size=16m,mode=0755,noexec"), "/var/tmp": s.memory("mode=1777,exec"),
 	}
 	for _, v := range s.Volumes {
-		if !taken(v) {
+		if !slices.Contains(mounts(), v) {
 			host.Tmpfs[v] = s.memory("mode=0755,exec")
 		}
 	}
 	return owned.Want{Host: host, Config: &container.Config{
-		User: s.User, WorkingDir: workdir, Entrypoint: []string{inside.Binary}, Cmd: inside.Init(opsDir+"/"+ready, s.Nonce)[1:],
+		User: s.User, WorkingDir: workdir, Entrypoint: []string{inside.Binary}, Cmd: inside.Init(opsDir+"/"+ready, s.Nonce, mounts()...)[1:],
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, StopSignal: "SIGKILL",
 	}}
 }
@@ -164,14 +161,33 @@ func (s spec) memory(options string) string {
 	return "rw,nosuid,nodev," + options + ",uid=" + uid + ",gid=" + gid
 }
 
-// taken says that a mount of ours is at a path, or below or above it.
-func taken(path string) bool {
-	for _, own := range []string{workdir, "/laufwerk", tmpDir, "/run", "/var/tmp"} {
-		if within(path, own) || within(own, path) {
-			return true
+// mounts are where something is mounted in every session.
+func mounts() []string {
+	return []string{workdir, homeDir, opsDir, tmpDir, inside.Binary, loginDir, "/run", "/var/tmp"}
+}
+
+// volumes are the paths at which an image would get volumes, sorted.
+func volumes(i image.InspectResponse) (out []string) {
+	if i.Config != nil {
+		for v := range i.Config.Volumes {
+			out = append(out, path.Clean(v))
+		}
+		slices.Sort(out)
+	}
+	return out
+}
+
+// unwanted refuses an image with volumes where none can be: the engine would make their places in directories of this host,
+// as root.
+func unwanted(i image.InspectResponse) error {
+	for _, v := range volumes(i) {
+		for _, own := range []string{workdir, homeDir, opsDir, tmpDir, inside.Binary} {
+			if v == "/" || v != own && within(v, own) {
+				return failure.New(failure.NotReady, "the image has a volume at %s, where sessions have files of their own: take that VOLUME out of its Dockerfile", v)
+			}
 		}
 	}
-	return false
+	return nil
 }
 
 func within(path, dir string) bool {
