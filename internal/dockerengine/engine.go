@@ -47,6 +47,7 @@ type Facts struct {
 	Swap          bool
 	Pids          bool
 	CPU           bool
+	CPUs          int    // cores that it has; 0 where it does not say
 	CgroupVersion string // "1" or "2"
 }
 
@@ -237,6 +238,6 @@ func (e *Engine) read(info system.Info) Facts {
 		ID: info.ID, RootDir: info.DockerRootDir, Version: info.ServerVersion, API: e.api, OS: info.OSType, Arch: arch,
 		Rootless: option("rootless"), UserNS: option("userns"),
 		Memory: info.MemoryLimit, Swap: info.SwapLimit, Pids: info.PidsLimit, CPU: info.CPUCfsQuota && info.CPUCfsPeriod,
-		CgroupVersion: info.CgroupVersion,
+		CPUs: info.NCPU, CgroupVersion: info.CgroupVersion,
 	}
 }

@@ -98,7 +98,7 @@ func (d *doctor) identity(ctx context.Context, p providers.Provider, def provide
 			WithFix("laufwerk cleanup --all --accept-identity %s   # if it is the same engine, which was moved", failure.Quote(there+"="+here))
 	}
 	if out.Message == "" {
-		return []Check{checks.New("", Pass, "the %s is who claims record", here)}
+		return []Check{checks.New("", Pass, "no claim names another one than the %s", here)}
 	}
 	for e, count := range n {
 		out = out.WithEvidence(fmt.Sprintf("%d claims: %s", count, e))

@@ -97,10 +97,14 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		}
 	}
 	name := opName(op)
+	var refused error // why the last attempt was not started
 	for tries := 0; ; tries++ {
 		if tries == maxTries {
-			return r, failure.New(failure.NotReady, "the supervisor of %s was killed %d times in a row", op.Name(), tries).
-				WithHint("find out who ends processes here (out of memory?), then laufwerk resume %s", m.Run)
+			e := failure.New(failure.NotReady, "the supervisor of %s was killed %d times in a row: find out who ends processes here (out of memory?)", op.Name(), tries)
+			if refused != nil {
+				e = failure.New(failure.NotReady, "the supervisor of %s did not come up, %d times in a row: %v", op.Name(), tries, refused)
+			}
+			return r, e.WithHint("laufwerk resume %s", m.Run)
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			return r, cause // a new attempt would only be made to be ended
@@ -138,9 +142,11 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 					return r, err
 				}
 				op.Event(journal.Event{Kind: "notice", Text: "the supervisor did not come up: " + err.Error()})
+				refused = err
 				continue
 			}
 		}
+		refused = nil
 		crash.Point("session/after-launch")
 		done, again, err := m.join(ctx, s, op, l, dir, w, &r, 0)
 		if err != nil || done {

@@ -20,6 +20,13 @@ var (
 	ErrLost    = errors.New("the supervisor is gone without a record of the command's end")
 )
 
+// Refused marks an error after which nothing runs because of the call: ErrRefused is in its chain, and not in its text.
+func Refused(err error) error { return refused{err} }
+
+type refused struct{ error }
+
+func (r refused) Unwrap() []error { return []error{r.error, ErrRefused} }
+
 // The streams of a command.
 const (
 	Stdout = 1

@@ -34,15 +34,15 @@ const (
 // ErrRefused is in the chain of an error after which nothing runs because of this call.
 func (l LocalLauncher) Launch(ctx context.Context, dir string, spec Spec) error {
 	if err := process.Supported(); err != nil {
-		return errors.Join(failure.New(failure.Unsupported, "commands cannot be run here: %v", err), ErrRefused)
+		return Refused(failure.New(failure.Unsupported, "commands cannot be run here: %v", err))
 	}
 	if err := files.MkdirAll(dir); err != nil {
-		return errors.Join(err, ErrRefused)
+		return Refused(err)
 	}
 	return Handshake(ctx, dir, spec, func(context.Context) (Pipe, error) {
 		d, err := process.Detach(l.Executable, []string{"laufwerk", Argument, dir}, l.Env, LogPath(dir))
 		if err != nil {
-			return Pipe{}, errors.Join(failure.New(failure.Failed, "the supervisor could not be started: %v", err), ErrRefused)
+			return Pipe{}, Refused(failure.New(failure.Failed, "the supervisor could not be started: %v", err))
 		}
 		return Pipe{In: d.In, Out: d.Out, Exited: d.Exited, Close: func() { _ = d.Out.Close() }}, nil
 	})
@@ -63,7 +63,7 @@ type Pipe struct {
 func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx context.Context) (Pipe, error)) error {
 	data, err := json.Marshal(spec)
 	if err != nil {
-		return errors.Join(err, ErrRefused)
+		return Refused(err)
 	}
 	crash.Point("supervise/before-launch")
 	p, err := start(ctx)
@@ -115,7 +115,7 @@ func launched(dir string, a *ack, exited <-chan struct{}) error {
 	case a != nil && a.Started:
 		return nil
 	case a != nil:
-		return errors.Join(failure.New(failure.Failed, "the supervisor did not run the command: %s", a.Reason), ErrRefused)
+		return Refused(failure.New(failure.Failed, "the supervisor did not run the command: %s", a.Reason))
 	}
 	select {
 	case <-exited:
@@ -126,7 +126,7 @@ func launched(dir string, a *ack, exited <-chan struct{}) error {
 	if err != nil || v.Started != nil {
 		return err // it ran, or may have: how far it got, Wait finds out
 	}
-	return errors.Join(failure.New(failure.Failed, "the supervisor ended without running the command%s", lastWords(dir)), ErrRefused)
+	return Refused(failure.New(failure.Failed, "the supervisor ended without running the command%s", lastWords(dir)))
 }
 
 func unclear(dir string, why error) error {

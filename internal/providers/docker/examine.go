@@ -59,11 +59,13 @@ func (p *Provider) examineSupervisor(f dockerengine.Facts) checks.Check {
 }
 
 func examineLimits(c config, f dockerengine.Facts) checks.Check {
-	wanted, lacking := unenforced(c.Resources, f)
+	_, lacking := unenforced(c.Resources, f)
+	err := enforced(c.Resources, f)
 	switch {
-	case len(wanted) > 0:
-		return checks.New("limits", checks.Fail, "the engine cannot enforce %s of the target: the kernel's control groups for it are not available to it", strings.Join(wanted, ", ")).
-			WithEvidence(lacking...).WithFix("docker info")
+	case err != nil:
+		return checks.Failed("limits", err).WithEvidence(lacking...)
+	case c.Resources.PIDs > 0 && c.Resources.PIDs < fewPIDs:
+		return checks.New("limits", checks.Warn, "`resources.pids` is %d, and the threads of laufwerk's own program in a container count too: fewer than %d may be too few for any command", c.Resources.PIDs, fewPIDs)
 	case len(lacking) > 0:
 		return checks.New("limits", checks.Pass, "the engine enforces the limits that the target has; it could not enforce %s", strings.Join(lacking, ", "))
 	}
@@ -143,7 +145,7 @@ func (p *Provider) examineHelpers() checks.Check {
 		return checks.New(id, checks.Warn, "%s, which %s names for the logins of registries, is not in PATH: `docker pull` fails with it; images that are on the engine can be used",
 			strings.Join(missing, " and "), path).WithEvidence(path).WithFix("grep -n cred %s   # install what it names, or take the line out", failure.Quote(path))
 	}
-	return checks.New(id, checks.Pass, "no program that keeps logins of registries is missing")
+	return checks.New(id, checks.Pass, "where Docker's configuration names programs that keep logins of registries, they are there")
 }
 
 // Probe asks our own program in the container, which every image can run, what the image has.

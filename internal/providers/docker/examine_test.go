@@ -18,18 +18,24 @@ func TestLimitsThatAnEngineCannotEnforce(t *testing.T) {
 	all := dockerengine.Facts{Memory: true, Swap: true, Pids: true, CPU: true}
 	noSwap, nothing := all, dockerengine.Facts{}
 	noSwap.Swap = false
+	small, big := all, all
+	small.CPUs, big.CPUs = 2, 4
 	none := int64(0)
-	wants := config{Resources: targets.Resources{CPUs: 1, MemoryBytes: 64 << 20, SwapBytes: &none, PIDs: 10}}
+	four := config{Resources: targets.Resources{CPUs: 4}}
+	wants := config{Resources: targets.Resources{CPUs: 1, MemoryBytes: 64 << 20, SwapBytes: &none, PIDs: 32}}
 	for name, c := range map[string]struct {
 		config config
 		facts  dockerengine.Facts
 		status checks.Status
 		says   string
 	}{
-		"all":             {wants, all, checks.Pass, "enforces limits of cpus"},
-		"no swap":         {wants, noSwap, checks.Fail, "cannot enforce `resources.swapBytes` of"},
-		"none of them":    {wants, nothing, checks.Fail, "`resources.cpus`, `resources.memoryBytes`, `resources.swapBytes`, `resources.pids`"},
-		"swap is not set": {config{}, noSwap, checks.Pass, "could not enforce `resources.swapBytes`"},
+		"all":                    {wants, all, checks.Pass, "enforces limits of cpus"},
+		"no swap":                {wants, noSwap, checks.Fail, "cannot enforce `resources.swapBytes` of"},
+		"none of them":           {wants, nothing, checks.Fail, "`resources.cpus`, `resources.memoryBytes`, `resources.swapBytes` and `resources.pids`"},
+		"more cores than it has": {four, small, checks.Fail, "`resources.cpus` is 4, and the engine has 2"},
+		"hardly any processes":   {config{Resources: targets.Resources{PIDs: 31}}, all, checks.Warn, "`resources.pids` is 31"},
+		"all of its cores":       {four, big, checks.Pass, "enforces limits"},
+		"swap is not set":        {config{}, noSwap, checks.Pass, "could not enforce `resources.swapBytes`"},
 	} {
 		if got := examineLimits(c.config, c.facts); got.Status != c.status || !strings.Contains(got.Message, c.says) {
 			t.Errorf("%s: %+v", name, got)

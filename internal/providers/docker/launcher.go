@@ -25,10 +25,10 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 		return err
 	}
 	if err := l.s.start(ctx); err != nil {
-		return errors.Join(err, supervise.ErrRefused)
+		return supervise.Refused(err)
 	}
 	if err := sessiondir.MakeOperation(l.s.spec.Dir, filepath.Base(dir), l.s.spec.Gives); err != nil {
-		return errors.Join(err, supervise.ErrRefused)
+		return supervise.Refused(err)
 	}
 	within, cancel := context.WithTimeout(ctx, l.s.p.patience)
 	defer cancel()
@@ -40,11 +40,11 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 			switch {
 			case done == providers.No && again && l.s.stopped(ctx):
 				if err := l.s.start(ctx); err != nil {
-					return supervise.Pipe{}, errors.Join(err, supervise.ErrRefused)
+					return supervise.Pipe{}, supervise.Refused(err)
 				}
 				continue
 			case done == providers.No:
-				return supervise.Pipe{}, errors.Join(l.s.whether(ctx, err), supervise.ErrRefused)
+				return supervise.Pipe{}, supervise.Refused(l.s.whether(ctx, err))
 			case err != nil:
 				return supervise.Pipe{}, err
 			}

@@ -149,14 +149,24 @@ func (p *Provider) fits(f dockerengine.Facts) error {
 	return nil
 }
 
-// enforced says which limits the engine would drop without an error.
+// enforced says which limits the engine would drop without an error, or refuse when a container is made.
 func enforced(r targets.Resources, f dockerengine.Facts) error {
-	wanted, _ := unenforced(r, f)
-	if len(wanted) == 0 {
-		return nil
+	if wanted, _ := unenforced(r, f); len(wanted) > 0 {
+		return failure.New(failure.NotReady, "the engine cannot enforce %s of the target: the kernel's control group for it is not available to it", conjunction(wanted)).
+			WithHint("docker info")
 	}
-	return failure.New(failure.NotReady, "the engine cannot enforce %s here: the kernel's control group for it is not available to it", strings.Join(wanted, " and ")).
-		WithHint("docker info")
+	if f.CPUs > 0 && r.CPUs > float64(f.CPUs) {
+		return failure.New(failure.NotReady, "`resources.cpus` is %g, and the engine has %d and gives no more", r.CPUs, f.CPUs).WithHint("docker info --format '{{.NCPU}}'")
+	}
+	return nil
+}
+
+// conjunction is a list in words.
+func conjunction(list []string) string {
+	if len(list) < 2 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
 }
 
 // unenforced are the limits that a target has and the engine cannot enforce, and all that it cannot.

@@ -92,8 +92,8 @@ func ofImage(env []string) []string {
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func lost(in providers.Intent, format string, args ...any) error {
-	return failure.New(failure.SessionLost, "the session cannot be entered: %s", fmt.Sprintf(format, args...)).
-		WithHint("the workspace is still usable: open a new session").WithField("container", in.Resource)
+	return failure.New(failure.SessionLost, "the session cannot be entered: %s; another session can go on with the workspace", fmt.Sprintf(format, args...)).
+		WithField("container", in.Resource)
 }
 
 // inspect looks at the container of an intent, whose id decides. Where it is not there, the engine is asked who it is.
@@ -102,7 +102,7 @@ func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in provi
 	switch {
 	case presence == providers.Present && got.ID == in.Resource && got.State != nil && got.Config != nil:
 		if got.State.Dead || got.State.Status == container.StateRemoving {
-			return got, lost(in, "the container %s is %s", in.Resource, got.State.Status)
+			return got, lost(in, "the container %s is being removed", in.Resource)
 		}
 		return got, nil
 	case presence != providers.Absent && presence != providers.Present:
@@ -187,8 +187,22 @@ func (s *sandbox) ended(state *container.State) error {
 	case inside.ExitGroups:
 		return failure.New(failure.NotReady, "the image %s puts the user %s into groups besides its own", s.spec.Image, s.spec.User).WithHint(hint)
 	}
-	return failure.New(failure.NotReady, "the container %s ended at once with exit code %d: %s", s.in.Name, state.ExitCode, state.Error)
+	return failure.New(failure.NotReady, "the container %s ended at once with exit code %d%s", s.in.Name, state.ExitCode, s.early(state.Error))
 }
+
+// early says what may have ended a container before it did anything.
+func (s *sandbox) early(says string) string {
+	switch {
+	case says != "":
+		return ": " + says
+	case s.config.Resources.PIDs > 0 && s.config.Resources.PIDs < fewPIDs:
+		return fmt.Sprintf(": `resources.pids` is %d, and the threads of laufwerk's own program there count too", s.config.Resources.PIDs)
+	}
+	return ""
+}
+
+// fewPIDs may be too few for our own program and a command: the first process and each supervisor have about ten threads.
+const fewPIDs = 32
 
 func (s *sandbox) unproved(seen inside.Sight, err error) error {
 	switch {
