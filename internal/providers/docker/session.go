@@ -256,7 +256,7 @@ func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.O
 func (p *Provider) directory(in providers.Intent, s spec, id sessiondir.Identity, o providers.Observation) providers.Observation {
 	at, err := sessiondir.Open(s.Dir, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		o.Evidence = append(o.Evidence, p.saw("directory absent at %s", s.Dir)...)
+		o.Evidence = append(o.Evidence, p.saw("container %s absent, and directory absent at %s", in.Name, s.Dir)...)
 		return o
 	}
 	if err != nil {
@@ -264,7 +264,7 @@ func (p *Provider) directory(in providers.Intent, s spec, id sessiondir.Identity
 	}
 	defer at.Close()
 	presence, err := at.Whose()
-	o.Evidence = append(o.Evidence, p.saw("%s is %s", s.Dir, presence)...)
+	o.Evidence = append(o.Evidence, p.saw("container %s absent, and directory %s at %s", in.Name, presence, s.Dir)...)
 	if presence == providers.Foreign { // ours is gone, whoever took its place
 		presence, err = providers.Absent, nil
 	}
