@@ -120,7 +120,7 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 			}
 			continue
 		case errors.Is(err, harness.ErrConversationLost):
-			t.s.lost = failure.New(failure.SessionLost, "the session %q cannot go on: %v; another session can go on with the workspace", t.s.key, err)
+			t.s.lost = failure.New(failure.SessionLost, "the session %q cannot go on: %v; once it is closed, another session can go on with the workspace", t.s.key, err)
 			t.turned.Lost = true
 			return "", t.s.lost
 		case failure.Is(err, failure.NotReady):

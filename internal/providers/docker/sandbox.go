@@ -92,7 +92,7 @@ func ofImage(env []string) []string {
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func lost(in providers.Intent, format string, args ...any) error {
-	return failure.New(failure.SessionLost, "the session cannot be entered: %s; another session can go on with the workspace", fmt.Sprintf(format, args...)).
+	return failure.New(failure.SessionLost, "the session cannot be entered: %s; once it is closed, another session can go on with the workspace", fmt.Sprintf(format, args...)).
 		WithField("container", in.Resource)
 }
 

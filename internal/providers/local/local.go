@@ -135,7 +135,7 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 		if o.Err != nil {
 			why = o.Err.Error()
 		}
-		return nil, failure.New(failure.SessionLost, "the session cannot be entered: its directory is %s; another session can go on with the workspace", why)
+		return nil, failure.New(failure.SessionLost, "the session cannot be entered: its directory is %s; once it is closed, another session can go on with the workspace", why)
 	}
 	var s spec
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
