@@ -52,6 +52,7 @@ func (e *Engine) Start(ctx context.Context, id string) (providers.Done, error) {
 func (e *Engine) Inspect(ctx context.Context, id string) (container.InspectResponse, providers.Presence, error) {
 	c, cancel := begin(ctx, e.limits.query)
 	defer cancel()
+	defer unwedge(id)()
 	found, err := e.client.ContainerInspect(c.ctx, id)
 	switch {
 	case c.noContainer(err):
@@ -74,6 +75,7 @@ func (c *call) noContainer(err error) bool {
 func (e *Engine) Kill(ctx context.Context, id string) (providers.Done, error) {
 	c, cancel := begin(ctx, e.limits.effect)
 	defer cancel()
+	defer unwedge(id)()
 	crash.Point("dockerengine/before-kill")
 	err := e.client.ContainerKill(c.ctx, id, "SIGKILL")
 	crash.Point("dockerengine/after-kill")
@@ -111,6 +113,7 @@ func (e *Engine) await(c *call, id string, until container.WaitCondition, format
 func (e *Engine) Remove(ctx context.Context, id string) (providers.Done, error) {
 	c, cancel := begin(ctx, e.limits.effect)
 	defer cancel()
+	defer unwedge(id)()
 	crash.Point("dockerengine/before-remove")
 	err := e.client.ContainerRemove(c.ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	crash.Point("dockerengine/after-remove")

@@ -26,6 +26,7 @@ type Stream struct{}
 // What needs Linux fails here with ErrUnsupported, or knows nothing.
 func Supported() error                                       { return ErrUnsupported }
 func Self() (Identity, error)                                { return Identity{}, ErrUnsupported }
+func EndStopped(string, ...string) int                       { return 0 }
 func Of(int) (Identity, error)                               { return Identity{}, ErrUnsupported }
 func BootID() (string, error)                                { return "", ErrUnsupported }
 func Look(Identity) Liveness                                 { return Elsewhere }

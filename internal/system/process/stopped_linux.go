@@ -1,0 +1,45 @@
+package process
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// EndStopped kills the processes of a control group whose path has name in it that are stopped or traced and that were started
+// as one of programs, and says how many it killed. Those that may not be signalled are left.
+func EndStopped(name string, programs ...string) (killed int) {
+	es, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0
+	}
+	for _, e := range es {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		id, err := Of(pid)
+		if err != nil {
+			continue
+		}
+		if st, err := readStat(pid); err != nil || st.state != 'T' && st.state != 't' {
+			continue
+		}
+		groups, err := os.ReadFile("/proc/" + e.Name() + "/cgroup")
+		if err != nil || !bytes.Contains(groups, []byte(name)) {
+			continue
+		}
+		args := Arguments(pid)
+		if len(args) == 0 || !slices.Contains(programs, filepath.Base(strings.TrimSpace(args[0]))) {
+			continue
+		}
+		if Signal(id, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	return killed
+}
