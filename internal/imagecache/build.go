@@ -245,19 +245,19 @@ var ErrUnproved = errors.New("the image cannot be used")
 // Prove runs the program's native executable in a started container of a new image. The failure is ErrUnproved where that ran
 // to its end, and was wrong.
 func (c Cache) Prove(ctx context.Context, e *dockerengine.Engine, container, platform string) error {
-	var out bytes.Buffer
+	var out, talk bytes.Buffer // apart: a warning in the middle of the version would be neither
 	program := path.Join(c.Prefix, c.Program.Binary(platform))
-	limited := &limitedWriter{w: &out, left: 4096}
-	code, _, err := e.Exec(ctx, container, dockerengine.Command{Argv: []string{program, "--version"}, Env: []string{"HOME=/tmp", "CODEX_HOME=/tmp"}, Dir: "/"}, limited, limited)
+	code, _, err := e.Exec(ctx, container, dockerengine.Command{Argv: []string{program, "--version"}, Env: []string{"HOME=/tmp", "CODEX_HOME=/tmp"}, Dir: "/"},
+		&limitedWriter{w: &out, left: 4096}, &limitedWriter{w: &talk, left: 4096})
 	if err != nil {
 		return failure.Wrap(err, failure.Failed, "try the prepared %s", c.Program.Title)
 	}
-	said := strings.TrimSpace(out.String())
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(out.String()) {
 		if code == 0 && strings.TrimSpace(line) == c.Program.Says {
 			return nil
 		}
 	}
+	said := strings.TrimSpace(out.String() + talk.String())
 	wrong := failure.New(failure.NotReady, "`%s --version` in the prepared image ended with %d and printed %q instead of %q", program, code, said, c.Program.Says).WithHint("%s", c.Prepare)
 	wrong.Err = ErrUnproved
 	return wrong
