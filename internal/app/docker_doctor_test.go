@@ -54,7 +54,7 @@ func (b *boxed) target(options string) {
 func TestDoctorOfContainers(t *testing.T) {
 	t.Parallel()
 	b := newBoxed(t, engine.Endpoint(t))
-	b.target(`{ image: "` + engine.Busybox + `", network: "none", resources: { cpus: 1, memoryBytes: 64 * 1024 ** 2, swapBytes: 0, pids: 10 } }`)
+	b.target(`{ image: "` + engine.Busybox + `", network: "none", resources: { cpus: 1, memoryBytes: 64 * 1024 ** 2, swapBytes: 0, pids: 40 } }`)
 	b.proxy.Reset()
 	got, code := b.examined("target.", nil, "--execution", "docker")
 	if s := statuses(got); code != 0 || s != "engine=pass supervisor=pass limits=pass user=pass image=pass codex=skip helpers=pass identity=pass" {

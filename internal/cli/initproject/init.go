@@ -65,7 +65,8 @@ laufwerk prepare docker. Where preparing fails, the files stay.
 The example lets an agent work on a copy of the project, runs a check, has it repaired, shows the difference, asks, and
 writes back. Its agent is Codex with the login of your ChatGPT subscription or, with --agent-command, any program: the
 prompt comes on its standard input, the copy is its working directory, what it prints is the reply. In containers a second
-agent, which can only read, reviews the difference before you are asked.`,
+agent, which can only read, reviews the difference before you are asked, and the program has to be in the image or in the
+project.`,
 		Example: "$ laufwerk init --execution local --example issue-to-fix\n\n# With an agent that is a program of yours\n" +
 			"$ laufwerk init --execution local --example issue-to-fix --agent-command 'my-agent --fast'\n\n# One more target\n" +
 			"$ laufwerk init --execution local --target second\n\n# In containers\n$ laufwerk init --execution docker --example issue-to-fix",

@@ -117,6 +117,8 @@ func (p *Provider) examineCodex(c config, i selected, imageErr error) []checks.C
 		out[0] = checks.New(at, checks.Skip, "without the image that cannot be told")
 	case !i.prepared && c.Network == noNetwork:
 		out[0] = checks.Failed(at, unprepared(c))
+	case c.Network == noNetwork:
+		out[0] = checks.New(at, checks.Warn, "Codex %s is in the image, and with `network: \"none\"` it reaches no model server", program.Version)
 	case !i.prepared:
 		out[0] = checks.New(at, checks.Warn, "the image %s carries no prepared Codex: every session installs %s %s before its first turn, which takes pnpm, the network and its time",
 			c.Image, program.Title, program.Version).WithFix("laufwerk prepare docker   # and leave `image` out of the target, or build on the prepared image")

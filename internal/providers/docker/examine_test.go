@@ -103,7 +103,8 @@ func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
 		says     string
 	}{
 		"prepared":             {with("", bridge), true, nil, checks.Pass, checks.Pass, "is in the image"},
-		"own, which has it":    {with("own:1", noNetwork), true, nil, checks.Pass, checks.Pass, "is in the image"},
+		"own, which has it":    {with("own:1", bridge), true, nil, checks.Pass, checks.Pass, "is in the image"},
+		"no way to the model":  {with("", noNetwork), true, nil, checks.Pass, checks.Warn, "reaches no model server"},
 		"own, with a network":  {with("own:1", bridge), false, nil, checks.Pass, checks.Warn, "every session installs Codex"},
 		"own, without network": {with("own:1", noNetwork), false, nil, checks.Pass, checks.Fail, "without a network it cannot be installed"},
 		"not there":            {with("", bridge), false, errors.New("stale"), checks.Fail, checks.Skip, "without the image"},
