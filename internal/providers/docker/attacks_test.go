@@ -180,3 +180,154 @@ func (w *world) user() string {
 	uid, _, _ := strings.Cut(inside, ":")
 	return uid
 }
+
+// stops is a background process that keeps everything else in the container from going on, and writes into the outputs of all.
+const stops = `env -i setsid sh -c 'while :; do for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || [ $p = $$ ] || { kill -STOP $p; echo nonsense >/proc/$p/fd/1; }; done; done' >/dev/null 2>&1 &`
+
+// TestNothingInsideHoldsTheHostUp: everything that laufwerk starts in the container is stopped by the agent, and its outputs
+// are written to. Each of what the host does there comes to an end all the same.
+func TestNothingInsideHoldsTheHostUp(t *testing.T) {
+	w := newWorld(t, engine.Endpoint(t))
+	w.patience = 2 * time.Second
+	in, sb := w.open(w.target(`{"image":"`+busybox+`","resources":{"cpus":0.5}}`), false)
+	stop := func(name string) {
+		w.start(in, sb, name, "sh", "-c", "echo begun >"+name+"; "+stops+" sleep 1000")
+		w.appears(name)
+	}
+	stop("2")
+	if err := sb.(*sandbox).secret(w.ctx(), codex, "auth.json", []byte("{}")); err != nil {
+		t.Errorf("put: %v", err)
+	}
+	stop("3")
+	if said, code := w.next(in, sb, "echo", "well"); said != "well\n" || code != 0 {
+		t.Errorf("%q %d", said, code)
+	}
+	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+		t.Errorf("%+v", r)
+	}
+	w.absent(in)
+}
+
+// TestRecordsThatTheAgentTampersWith: whatever it makes of them, waiting for the operation ends, its fence ends what it ran,
+// and the session goes on.
+func TestRecordsThatTheAgentTampersWith(t *testing.T) {
+	w := newWorld(t, engine.Endpoint(t))
+	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
+	for name, script := range map[string]string{
+		"taken-away": "cd /; mv /laufwerk/ops/taken-away /laufwerk/home/; kill -9 $PPID",
+		"closed":     "chmod 000 /laufwerk/ops/closed /laufwerk/ops; kill -9 $PPID",
+		"link":       "cd /; mv /laufwerk/ops/link /tmp/; ln -s /etc /laufwerk/ops/link; kill -9 $PPID",
+		"endless":    "rm stdout; truncate -s 1000G stdout; echo '{\"code\":0,\"stdoutBytes\":1000000000000}' >e; mv e exit",
+		"gone":       "echo '{\"sure\":false}' >gone; kill -9 $PPID",
+	} {
+		p := w.start(in, sb, name, "sh", "-c", "cd /laufwerk/ops/"+name+"; env -i setsid sh -c 'while :; do date >>/workspace/"+name+"; sleep 0.1; done' >/dev/null 2>&1 & while [ ! -e /workspace/"+name+" ]; do sleep 0.05; done; "+script+"; sleep 1000")
+		_, err := p.Wait(w.ctx())
+		if w.ctx().Err() != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if out, _, err := p.Output(supervise.Stdout); err == nil && len(out) > 1<<20 {
+			t.Errorf("%s: %d bytes", name, len(out))
+		}
+		if f := p.Fence(w.ctx()); !f.Sure {
+			t.Errorf("%s: %+v", name, f)
+		}
+		before, _ := os.ReadFile(filepath.Join(w.workspace, name))
+		time.Sleep(300 * time.Millisecond)
+		if after, _ := os.ReadFile(filepath.Join(w.workspace, name)); len(after) != len(before) {
+			t.Errorf("%s: it still writes", name)
+		}
+	}
+	if said, code := w.run(in, sb, "after", "echo", "well"); said != "well\n" || code != 0 {
+		t.Errorf("%q %d", said, code)
+	}
+	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+		t.Errorf("%+v", r)
+	}
+	w.absent(in)
+}
+
+// TestWhatAnAgentLeavesBehindIsRemoved: deep trees, many files, long names, closed folders, fifos, sockets, setuid files, files
+// of enormous size and links that lead out, everywhere that it can write; the session's own beginning finds its way through.
+func TestWhatAnAgentLeavesBehindIsRemoved(t *testing.T) {
+	w := newWorld(t, engine.Endpoint(t))
+	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
+	outside := filepath.Join(w.dir, "outside")
+	if err := os.Mkdir(outside, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	script := `set -e
+for d in /laufwerk/home /laufwerk/ops /tmp; do
+  cd $d
+  ln -s ` + outside + ` out; ln -s / root; mkfifo fifo; truncate -s 1000G big; cp /bin/busybox setuid; chmod 6777 setuid
+  mkdir -p closed/in/it; touch closed/in/it/file; chmod 000 closed/in/it closed/in closed
+  touch $(printf %0255d 0) "$(printf 'a
+b\033[31m\377')"
+  mkdir many; (cd many; i=0; while [ $i -lt 3000 ]; do : >$i; i=$((i+1)); done)
+  deep=$(printf 'd/%.0s' $(seq 1500)); mkdir -p a/$deep b/$deep; mv a b/$deep
+done
+cd /laufwerk/ops; rm -f ready; mkdir -p ready/x .new-ready/y; touch ready/x/z
+nc -ll -p 1 -s local:/tmp/socket 2>/dev/null & true
+chmod 000 /laufwerk/home /laufwerk/ops /tmp`
+	if said, code := w.run(in, sb, "mess", "sh", "-c", script); code != 0 {
+		t.Fatalf("%q %d", said, code)
+	}
+	if f := sb.Fence(w.ctx()); !f.Sure {
+		t.Errorf("%+v", f)
+	}
+	if said, code := w.run(in, sb, "after", "sh", "-c", "ls /tmp/setuid"); said != "/tmp/setuid\n" || code != 0 {
+		t.Errorf("%q %d", said, code)
+	}
+	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+		t.Errorf("%+v", r)
+	}
+	w.absent(in)
+	if got := below(t, outside); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestACommandThatTakesAllProcesses is ended, where there is no room for the next one.
+func TestACommandThatTakesAllProcesses(t *testing.T) {
+	w := newWorld(t, engine.Endpoint(t))
+	in, sb := w.open(w.target(`{"image":"`+busybox+`","resources":{"pids":30}}`), false)
+	bomb := "while :; do setsid sleep 1000 & done 2>/dev/null"
+	p := w.start(in, sb, "1", "sh", "-c", "echo x >begun; "+bomb)
+	w.appears("begun")
+	if f := p.Fence(w.ctx()); !f.Sure {
+		t.Errorf("%+v", f)
+	}
+	w.start(in, sb, "2", "sh", "-c", "echo x >again; "+bomb)
+	w.appears("again")
+	if said, code := w.next(in, sb, "echo", "well"); said != "well\n" || code != 0 {
+		t.Errorf("%q %d", said, code)
+	}
+}
+
+// next runs a command as a session does: where its supervisor does not come up, in another attempt.
+func (w *world) next(in providers.Intent, sb providers.Sandbox, argv ...string) (string, int) {
+	w.t.Helper()
+	s, _, _ := read(in)
+	for _, name := range []string{"next-1", "next-2", "next-3"} {
+		dir := filepath.Join(s.Dir, sessiondir.Ops, name)
+		p, err := supervise.Start(w.ctx(), sb.Launcher(), dir, supervise.Spec{
+			Argv: argv, Dir: "/", Env: sb.BaseEnv(), Mark: supervise.Mark(s.Mark, name), MaxOutput: 1 << 20,
+		})
+		if err != nil {
+			if status, aerr := supervise.Abandon(dir); status != supervise.NotStarted || aerr != nil {
+				w.t.Fatalf("%v, and then %s %v", err, status, aerr)
+			}
+			continue
+		}
+		exit, err := p.Wait(w.ctx())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out, _, err := p.Output(supervise.Stdout)
+		if err != nil {
+			w.t.Error(err)
+		}
+		return string(out), exit.Code
+	}
+	w.t.Fatal("no supervisor came up")
+	return "", 0
+}

@@ -58,7 +58,13 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 			return supervise.Pipe{In: st.In, Out: st.Out, Exited: exited, Close: st.Close}, nil
 		}
 	})
-	if err != nil && within.Err() != nil && ctx.Err() == nil { // something inside keeps the supervisor from coming up
+	if err == nil {
+		l.s.refused.Store(0)
+		return nil
+	}
+	// Something inside may keep supervisors from coming up: it stops them, or leaves no room for a process more.
+	again := l.s.refused.Add(1) > 1
+	if ctx.Err() == nil && (again || within.Err() != nil) {
 		l.s.end(ctx)
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -39,7 +40,8 @@ type sandbox struct {
 	env     []string // of every command
 	arch    string
 	up      sync.Mutex
-	running bool // as far as was seen
+	running bool         // as far as was seen
+	refused atomic.Int32 // launches in a row that came to nothing
 }
 
 // Enter finds the container by its recorded id. It does not start it.
@@ -133,6 +135,9 @@ func (s *sandbox) start(ctx context.Context) error {
 	defer s.up.Unlock()
 	if s.running {
 		return nil
+	}
+	if err := sessiondir.OpenUp(s.spec.Dir); err != nil {
+		return failure.Wrap(err, failure.NotReady, "open the directories of the session")
 	}
 	crash.Point("docker/before-start")
 	_, err := s.e.Start(ctx, s.in.Resource)

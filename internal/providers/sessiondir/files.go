@@ -192,6 +192,7 @@ func inHome(dir, program, file string, user *User, do func(root *safefs.Root, na
 		return err
 	}
 	defer root.Close()
+	_ = root.Chmod(Home, 0o700) // as in MakeOperation
 	at := ProgramHome(program)
 	elements := strings.Split(file, "/")
 	for _, e := range append([]string{""}, elements[:len(elements)-1]...) {

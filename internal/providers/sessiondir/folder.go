@@ -252,7 +252,23 @@ func MakeOperation(dir, name string, user *User) error {
 		return err
 	}
 	defer root.Close()
+	_ = root.Chmod(Ops, 0o700) // whoever works in there may have closed it
 	return mkdir(root, Ops+"/"+name, 0o700, user)
+}
+
+// OpenUp gives the directories that others work in the permissions that they were made with.
+func OpenUp(dir string) error {
+	root, err := safefs.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, d := range []string{Home, Ops, Tmp} {
+		if err := root.Chmod(d, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Operations are the directories of the attempts whose records a session's directory holds.
