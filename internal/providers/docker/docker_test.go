@@ -417,7 +417,7 @@ func TestRefusalsBeforeAnythingIsMade(t *testing.T) {
 		{`{"image":"` + busybox + `","env":{"A":{"fromHost":"UNSET"}}}`, "docker.env", "UNSET"},
 	} {
 		missing := w.Ready(w.ctx(), w.target(c.options), providers.Need{Workspace: true})
-		if len(missing) != 1 || missing[0].ID != c.id || !strings.Contains(missing[0].Message, c.says) {
+		if len(missing) != 1 || missing[0].ID != c.id || !strings.Contains(missing[0].Message+"\n"+missing[0].Hint, c.says) {
 			t.Errorf("%s: %+v", c.options, missing)
 		}
 	}
