@@ -134,6 +134,12 @@ mkdir /laufwerk/mine /var/mine /data/mine /a:b/mine && mv /laufwerk/ops /laufwer
 // into another group.
 func TestAnImageThatIsRefused(t *testing.T) {
 	w := newWorld(t, engine.Endpoint(t))
+	e, err := w.c.Connect(w.ctx(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, _, _ := w.user(e.Facts())
+	uid, gid, _ := strings.Cut(user, ":")
 	for _, c := range []struct {
 		name, says string
 		config     container.Config
@@ -142,7 +148,7 @@ func TestAnImageThatIsRefused(t *testing.T) {
 		{"volume", "a volume at /workspace/a/b", container.Config{Volumes: paths("/workspace/a/b")}, nil},
 		{"link", "a link where sessions need a directory", container.Config{}, []tar.Header{{Typeflag: tar.TypeSymlink, Name: "laufwerk", Linkname: "/workspace"}}},
 		{"group", "into groups besides its own", container.Config{}, []tar.Header{
-			file("etc/passwd", w.user()+":x:0:0::/:/bin/sh\n"), file("etc/group", w.user()+":x:0:\n"),
+			file("etc/passwd", uid+":x:0:0::/:/bin/sh\n"), file("etc/group", gid+":x:0:\n"),
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -168,17 +174,6 @@ func TestAnImageThatIsRefused(t *testing.T) {
 			w.absent(in)
 		})
 	}
-}
-
-// user is the user of a container, as a number.
-func (w *world) user() string {
-	e, err := w.c.Connect(w.ctx(), "")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	inside, _, _ := w.Provider.user(e.Facts())
-	uid, _, _ := strings.Cut(inside, ":")
-	return uid
 }
 
 // stops is a background process that keeps everything else in the container from going on, and writes into the outputs of all.
@@ -267,9 +262,11 @@ b\033[31m\377')"
 done
 cd /laufwerk/ops; rm -f ready; mkdir -p ready/x .new-ready/y; touch ready/x/z
 nc -ll -p 1 -s local:/tmp/socket 2>/dev/null & true
-chmod 000 /laufwerk/home /laufwerk/ops /tmp`
-	if said, code := w.run(in, sb, "mess", "sh", "-c", script); code != 0 {
-		t.Fatalf("%q %d", said, code)
+chmod 000 /laufwerk/home /laufwerk/ops /tmp; touch /workspace/done`
+	p := w.start(in, sb, "mess", "sh", "-c", script)
+	w.appears("done")
+	if exit, err := p.Wait(w.ctx()); exit.Code != 0 || err != nil && !errors.Is(err, supervise.ErrSpoilt) { // the closed folder is its user's
+		t.Fatalf("%+v %v", exit, err)
 	}
 	if f := sb.Fence(w.ctx()); !f.Sure {
 		t.Errorf("%+v", f)
