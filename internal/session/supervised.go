@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -100,11 +101,7 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 	var refused error // why the last attempt was not started
 	for tries := 0; ; tries++ {
 		if tries == maxTries {
-			e := failure.New(failure.NotReady, "the supervisor of %s was killed %d times in a row: find out who ends processes here (out of memory?)", op.Name(), tries)
-			if refused != nil {
-				e = failure.New(failure.NotReady, "the supervisor of %s did not come up, %d times in a row: %v", op.Name(), tries, refused)
-			}
-			return r, e.WithHint("laufwerk resume %s", m.Run)
+			return r, m.tooOften(op, tries, refused)
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			return r, cause // a new attempt would only be made to be ended
@@ -154,6 +151,15 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		}
 		continued = continued || again
 	}
+}
+
+// tooOften ends the tries. refused is why the last one was not started, nil where it was, and was killed.
+func (m *Manager) tooOften(op Operation, tries int, refused error) error {
+	e := failure.New(failure.NotReady, "the supervisor of %s was killed %d times in a row: find out who ends processes here (out of memory?)", op.Name(), tries)
+	if refused != nil {
+		e.Message = fmt.Sprintf("the supervisor of %s did not come up, %d times in a row: %v", op.Name(), tries, refused)
+	}
+	return e.WithHint("laufwerk resume %s", m.Run)
 }
 
 // takeUp finds the attempt that the journal names last. continued means that the next one goes on after one that was cut.
