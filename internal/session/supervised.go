@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -110,9 +111,7 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 		if err != nil {
 			return r, err
 		}
-		if spec.MaxOutput == 0 {
-			spec.MaxOutput = MaxOutput
-		}
+		spec.MaxOutput = cmp.Or(spec.MaxOutput, MaxOutput)
 		spec.Mark, spec.Grace = supervise.Mark(s.claim, name), Grace
 		at := place{Claim: s.claim, Name: name, Dir: opDir("", name, r.attempts+1), MaxOutput: spec.MaxOutput, Timeout: spec.Timeout.Milliseconds()}
 		if w.leave != nil {
@@ -132,11 +131,8 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 				return r, m.spoilt(ctx, s, l, dir, aerr)
 			}
 			if status == supervise.NotStarted {
-				if cause := context.Cause(ctx); cause != nil {
-					return r, cause
-				}
-				if failure.Is(err, failure.SessionLost) {
-					return r, err
+				if cause := context.Cause(ctx); cause != nil || failure.Is(err, failure.SessionLost) {
+					return r, cmp.Or(cause, err)
 				}
 				op.Event(journal.Event{Kind: "notice", Text: "the supervisor did not come up: " + err.Error()})
 				refused = err
