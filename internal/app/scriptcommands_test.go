@@ -26,7 +26,7 @@ import (
 )
 
 // hang is how long a script waits for something that must come. It is no assertion about time.
-const hang = 60 * time.Second
+const hang = 3 * time.Minute
 
 // setup gives a script a home of its own, and checks at its end that it left no process behind.
 func setup(e *testscript.Env) error {
