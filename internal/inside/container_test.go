@@ -409,7 +409,11 @@ func TestASupervisorInsideThatComesLate(t *testing.T) {
 	if _, err := supervise.Start(bounded(t), b, dir, run("sleep", "0")); !errors.Is(err, supervise.ErrRefused) {
 		t.Errorf("%v", err)
 	}
-	if f, settled := supervise.Settled(dir); !settled || !f.Sure || f.How != supervise.HowNothing {
+	f, settled := supervise.Settled(dir)
+	for ctx := bounded(t); !settled && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) { // it says that it was refused before it is gone
+		f, settled = supervise.Settled(dir)
+	}
+	if !settled || !f.Sure || f.How != supervise.HowNothing {
 		t.Errorf("%+v", f)
 	}
 	if _, err := supervise.Start(bounded(t), b, b.ops+"/missing", run("sleep", "0")); err == nil {
