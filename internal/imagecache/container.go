@@ -194,14 +194,14 @@ func (s Spec) clear(ctx context.Context) error {
 func (s Spec) want() owned.Want {
 	host := owned.Hardened(s.Resources)
 	host.NetworkMode, host.UsernsMode = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS)
-	host.Mounts = []mount.Mount{bind(s.Binary, inside.Binary, true)}
+	host.Mounts = []mount.Mount{owned.Bind(s.Binary, inside.Binary, true)}
 	ready := "/tmp/" + readyFile
 	if s.Purpose == Prove {
 		host.ReadonlyRootfs = true
 		host.Tmpfs["/tmp"] = "rw,nosuid,nodev,mode=1777"
 	} else {
 		ready = path.Join(readyDir, readyFile)
-		host.Mounts = append(host.Mounts, bind(s.Stage, readyDir, false))
+		host.Mounts = append(host.Mounts, owned.Bind(s.Stage, readyDir, false))
 		host.Tmpfs[privateDir] = "rw,nosuid,nodev,noexec,size=8m,mode=0700"
 	}
 	for _, v := range s.Volumes {
@@ -215,29 +215,12 @@ func (s Spec) want() owned.Want {
 	}}
 }
 
-func bind(from, to string, readOnly bool) mount.Mount {
-	return mount.Mount{Type: mount.TypeBind, Source: from, Target: to, ReadOnly: readOnly, BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}}
-}
-
 // Plan says as whom the container of a purpose runs, and what it must know of its image.
 func (c Cache) Plan(p Purpose, e *dockerengine.Engine, i image.InspectResponse) Spec {
-	f := e.Facts()
-	s := Spec{Purpose: p, Engine: e.Endpoint().Host, Image: i.ID, User: ids(c.User, c.Group), Network: "none"}
-	switch {
-	case f.Rootless: // the container's root is the user of the engine
+	w := owned.WorkerOn(e.Facts(), c.User, c.Group)
+	s := Spec{Purpose: p, Engine: e.Endpoint().Host, Image: i.ID, User: w.User, UserNS: w.UserNS, Network: "none", Volumes: owned.Volumes(i)}
+	if w.Nobody && p == Install {
 		s.User = root
-	case c.User == 0 && p == Install:
-		s.User = root
-	case c.User == 0: // sessions of a root worker are nobody's
-		s.User = "65534:65534"
-	}
-	if f.UserNS {
-		s.UserNS = "host"
-	}
-	if i.Config != nil {
-		for v := range i.Config.Volumes {
-			s.Volumes = append(s.Volumes, path.Clean(v))
-		}
 	}
 	return s
 }

@@ -138,8 +138,7 @@ func TestAnImageThatIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, _, _ := w.user(e.Facts())
-	uid, gid, _ := strings.Cut(user, ":")
+	uid, gid, _ := strings.Cut(owned.WorkerOn(e.Facts(), os.Getuid(), os.Getgid()).User, ":")
 	for _, c := range []struct {
 		name, says string
 		config     container.Config

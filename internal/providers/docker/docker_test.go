@@ -58,7 +58,7 @@ func newWorld(t *testing.T, endpoint string) *world {
 		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil },
 	})
 	if os.Getuid() == 0 {
-		if err := os.Chown(w.workspace, nobody, nobody); err != nil {
+		if err := os.Chown(w.workspace, owned.Nobody, owned.Nobody); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside"
@@ -74,17 +75,17 @@ func examineLimits(c config, f dockerengine.Facts) checks.Check {
 
 // examineUser says who works in containers.
 func (p *Provider) examineUser(f dockerengine.Facts) checks.Check {
-	who, gives, userns := p.user(f)
-	out := checks.New("user", checks.Pass, "sessions run as %s", who)
+	w := owned.WorkerOn(f, p.c.UID, p.c.GID)
+	out := checks.New("user", checks.Pass, "sessions run as %s", w.User)
 	switch {
 	case f.Rootless:
 		out.Message = "the engine runs without root: root in a container is the user who started the engine, and has no more rights"
-	case gives != nil:
+	case w.Nobody:
 		out.Message += ", since this is root; the files of their workspaces are given to it"
 	default:
 		out.Message += ", as this process"
 	}
-	if userns != "" {
+	if w.UserNS != "" {
 		out.Message += "; the engine maps users, and sessions ask for this host's, so that files come out as theirs"
 	}
 	return out

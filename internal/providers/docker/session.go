@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
@@ -37,9 +35,6 @@ const (
 	ready    = "ready" // in opsDir: made by the container's first process
 )
 
-// nobody is the user and the group that work in the containers of a root worker.
-const nobody = 65534
-
 // spec is what an intent says of a session's container.
 type spec struct {
 	Dir       string            `json:"dir"`
@@ -59,23 +54,13 @@ type spec struct {
 	Nonce     string            `json:"nonce"`
 }
 
-// user says who works in a container of an engine, and to whom this host's files of it are given.
-func (p *Provider) user(f dockerengine.Facts) (inside string, gives *sessiondir.User, userns string) {
-	switch {
-	case f.Rootless: // the container's root is the user that runs the engine
-		return "0:0", nil, ""
-	case p.c.UID == 0:
-		gives, inside = &sessiondir.User{UID: nobody, GID: nobody}, id(nobody, nobody)
-	default:
-		inside = id(p.c.UID, p.c.GID)
+// gives is to whom this host's files of a container are given, nil is the worker.
+func gives(w owned.Worker) *sessiondir.User {
+	if !w.Nobody {
+		return nil
 	}
-	if f.UserNS { // files must come out with the same ids
-		userns = "host"
-	}
-	return inside, gives, userns
+	return &sessiondir.User{UID: owned.Nobody, GID: owned.Nobody}
 }
-
-func id(uid, gid int) string { return strconv.Itoa(uid) + ":" + strconv.Itoa(gid) }
 
 // Owner is to whom the files of a workspace belong that sessions of this target work on.
 func (p *Provider) Owner(ctx context.Context, _ providers.Definition) (uid, gid int, ok bool, err error) {
@@ -83,11 +68,10 @@ func (p *Provider) Owner(ctx context.Context, _ providers.Definition) (uid, gid 
 	if err != nil {
 		return 0, 0, false, err
 	}
-	_, gives, _ := p.user(e.Facts())
-	if gives == nil {
-		return 0, 0, false, nil
+	if u := gives(owned.WorkerOn(e.Facts(), p.c.UID, p.c.GID)); u != nil {
+		return u.UID, u.GID, true, nil
 	}
-	return gives.UID, gives.GID, true, nil
+	return 0, 0, false, nil
 }
 
 // Plan looks the image up and describes the container.
@@ -113,8 +97,8 @@ func (p *Provider) Plan(ctx context.Context, def providers.Definition, s provide
 		Dir: s.Dir, Workspace: s.Workspace, ReadOnly: s.ReadOnly, Mark: s.Mark, Engine: e.Endpoint().Host, Image: i.image.ID,
 		Prepared: i.prepared, Network: c.Network, Resources: c.Resources, Binary: p.c.Executable, Nonce: hex.EncodeToString(nonce),
 	}
-	out.User, out.Gives, out.UserNS = p.user(e.Facts())
-	out.Volumes = volumes(i.image)
+	w := owned.WorkerOn(e.Facts(), p.c.UID, p.c.GID)
+	out.User, out.Gives, out.UserNS, out.Volumes = w.User, gives(w), w.UserNS, owned.Volumes(i.image)
 	raw, err := json.Marshal(out)
 	return providers.Plan{Spec: raw, Image: i.image.ID}, err
 }
@@ -131,11 +115,11 @@ func (s spec) want() owned.Want {
 	host := owned.Hardened(s.Resources)
 	host.NetworkMode, host.UsernsMode, host.ReadonlyRootfs = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS), true
 	host.Mounts = []mount.Mount{ // at mounts(), as are the first of Tmpfs
-		bind(s.Workspace, workdir, s.ReadOnly),
-		bind(filepath.Join(s.Dir, sessiondir.Home), homeDir, false),
-		bind(filepath.Join(s.Dir, sessiondir.Ops), opsDir, false),
-		bind(filepath.Join(s.Dir, sessiondir.Tmp), tmpDir, false),
-		bind(s.Binary, inside.Binary, true),
+		owned.Bind(s.Workspace, workdir, s.ReadOnly),
+		owned.Bind(filepath.Join(s.Dir, sessiondir.Home), homeDir, false),
+		owned.Bind(filepath.Join(s.Dir, sessiondir.Ops), opsDir, false),
+		owned.Bind(filepath.Join(s.Dir, sessiondir.Tmp), tmpDir, false),
+		owned.Bind(s.Binary, inside.Binary, true),
 	}
 	host.Tmpfs = map[string]string{
 		loginDir: s.memory("size=1m,mode=0700,noexec"), "/run": s.memory("size=16m,mode=0755,noexec"), "/var/tmp": s.memory("mode=1777,exec"),
@@ -151,10 +135,6 @@ func (s spec) want() owned.Want {
 	}}
 }
 
-func bind(from, to string, readOnly bool) mount.Mount {
-	return mount.Mount{Type: mount.TypeBind, Source: from, Target: to, ReadOnly: readOnly, BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}}
-}
-
 // memory are the options of a file system in memory that belongs to the container's user.
 func (s spec) memory(options string) string {
 	uid, gid, _ := strings.Cut(s.User, ":")
@@ -166,21 +146,10 @@ func mounts() []string {
 	return []string{workdir, homeDir, opsDir, tmpDir, inside.Binary, loginDir, "/run", "/var/tmp"}
 }
 
-// volumes are the paths at which an image would get volumes, sorted.
-func volumes(i image.InspectResponse) (out []string) {
-	if i.Config != nil {
-		for v := range i.Config.Volumes {
-			out = append(out, path.Clean(v))
-		}
-		slices.Sort(out)
-	}
-	return out
-}
-
 // unwanted refuses an image with volumes where none can be: the engine would make their places in directories of this host,
 // as root.
 func unwanted(i image.InspectResponse) error {
-	for _, v := range volumes(i) {
+	for _, v := range owned.Volumes(i) {
 		for _, own := range []string{workdir, homeDir, opsDir, tmpDir, inside.Binary} {
 			if v == "/" || v != own && within(v, own) {
 				return failure.New(failure.NotReady, "the image has a volume at %s, where sessions have files of their own: take that VOLUME out of its Dockerfile", v)
