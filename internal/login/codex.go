@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -102,6 +103,15 @@ func ReadCodex(vars map[string]string, home string, now time.Time) (Codex, error
 		return c, notReady(path, "Codex's login expires in %s, which is too short for a turn (using Codex yourself renews it)", round(left))
 	}
 	return c, nil
+}
+
+// CodexOf is ReadCodex for a target, which must have been given the login; credentials are its own.
+func CodexOf(target string, credentials []string, vars map[string]string, home string, now time.Time) (Codex, error) {
+	if !slices.Contains(credentials, CodexSubscription) {
+		return Codex{}, failure.New(failure.NotReady, "the target %q has no login for Codex", target).
+			WithHint("give its constructor `credentials: %q`", CodexSubscription)
+	}
+	return ReadCodex(vars, home, now)
 }
 
 func read(path string) ([]byte, error) {

@@ -23,11 +23,7 @@ const codex = "codex"
 
 // login is the user's own login, as it may be given to sessions of a target.
 func (p *Provider) login(c config) (login.Codex, error) {
-	if !slices.Contains(c.Credentials, login.CodexSubscription) {
-		return login.Codex{}, failure.New(failure.NotReady, "the target %q has no login for Codex", c.ID).
-			WithHint("give its constructor `credentials: %q`", login.CodexSubscription)
-	}
-	return login.ReadCodex(p.c.Vars, p.c.Home, p.c.Now())
+	return login.CodexOf(c.ID, c.Credentials, p.c.Vars, p.c.Home, p.c.Now())
 }
 
 // readyFor is what keeps a program from being run on the target.

@@ -314,18 +314,7 @@ func tail(s string) string {
 
 // command is one of our own, which brings all that it needs.
 func (s *sandbox) command(argv []string) dockerengine.Command {
-	return dockerengine.Command{Argv: argv, Env: crashEnvironment(s.p.c.Vars), User: s.spec.User, Dir: "/"}
-}
-
-// crashEnvironment hands the test build's crash points on to what runs inside.
-func crashEnvironment(vars map[string]string) []string {
-	var out []string
-	for name, v := range vars {
-		if strings.HasPrefix(name, "LAUFWERK_CRASH") {
-			out = append(out, name+"="+v)
-		}
-	}
-	return out
+	return dockerengine.Command{Argv: argv, Env: crash.Environment(s.p.c.Vars), User: s.spec.User, Dir: "/"}
 }
 
 // whether makes SessionLost of a command's error where the container is gone.

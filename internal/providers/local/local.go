@@ -18,6 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
@@ -158,18 +159,7 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 }
 
 func (p *Provider) launcher() supervise.LocalLauncher {
-	return supervise.LocalLauncher{Executable: p.executable, Now: p.now, Env: crashEnvironment(p.host)}
-}
-
-// crashEnvironment lets tests kill supervisors at their crash points; ordinary builds have none.
-func crashEnvironment(host map[string]string) []string {
-	var out []string
-	for name, v := range host {
-		if strings.HasPrefix(name, "LAUFWERK_CRASH") {
-			out = append(out, name+"="+v)
-		}
-	}
-	return out
+	return supervise.LocalLauncher{Executable: p.executable, Now: p.now, Env: crash.Environment(p.host)}
 }
 
 // sandbox is an entered session.

@@ -41,11 +41,7 @@ func (p *Provider) program(name string) (harness.Receipt, error) {
 }
 
 func (p *Provider) login(c config) (login.Codex, error) {
-	if !slices.Contains(c.Credentials, login.CodexSubscription) {
-		return login.Codex{}, failure.New(failure.NotReady, "the target %q has no login for Codex", c.ID).
-			WithHint("give its constructor `credentials: %q`", login.CodexSubscription)
-	}
-	return login.ReadCodex(p.host, p.host["HOME"], p.now())
+	return login.CodexOf(c.ID, c.Credentials, p.host, p.host["HOME"], p.now())
 }
 
 // readyFor is what keeps a program from being run here.
