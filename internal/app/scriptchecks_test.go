@@ -110,8 +110,7 @@ func unchangedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// contents are the files and directories below dir, which need not be there. Locks name whoever took them last, and bundles of
-// modules are remembered by whatever was about to run them.
+// contents are the files and directories below dir, which need not be there. Locks name whoever took them last.
 func contents(ts *testscript.TestScript, dir string) map[string]string {
 	found := map[string]string{}
 	root := ts.MkAbs(dir)
@@ -121,7 +120,7 @@ func contents(ts *testscript.TestScript, dir string) map[string]string {
 			return nil
 		case err != nil:
 			return err
-		case e.IsDir() && (e.Name() == "locks" || e.Name() == "bundles"):
+		case e.IsDir() && e.Name() == "locks":
 			return filepath.SkipDir
 		}
 		info, err := e.Info()

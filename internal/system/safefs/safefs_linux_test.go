@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // both runs a test with the kernel's resolution and with the opening by element that other systems use.
@@ -598,9 +600,7 @@ func TestWhatBelongsToOthersIsNamed(t *testing.T) {
 }
 
 func TestLchownFollowsNoLink(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root may give files away")
-	}
+	testkit.Need(t, "root", os.Getuid() == 0, "only root may give files away")
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "target"), nil, 0o600))
 	must(t, os.Symlink("target", filepath.Join(dir, "link")))
