@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/store"
@@ -148,22 +150,18 @@ func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell fu
 	})
 }
 
-// some does things side by side, at most parallel at a time.
+// some does things side by side, at most parallel at a time; one at a time in the caller's own goroutine.
 func some(n, parallel int, do func(i int)) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	slots := make(chan struct{}, parallel)
+	var g errgroup.Group
+	g.SetLimit(parallel)
 	for i := range n {
 		if parallel == 1 {
 			do(i)
 			continue
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			do(i)
-		})
+		g.Go(func() error { do(i); return nil })
 	}
+	_ = g.Wait()
 }
 
 // current are the claims as they are stored now, those that cannot be read as they were.

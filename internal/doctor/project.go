@@ -3,7 +3,8 @@ package doctor
 import (
 	"context"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/project"
@@ -45,16 +46,12 @@ func (d *doctor) workflows(ctx context.Context) []Check {
 		return []Check{{Status: Warn, Message: "the project has no workflow yet", Fix: "laufwerk init --help"}}
 	}
 	errs := make([]error, len(names))
-	slots := make(chan struct{}, 4)
-	var wg sync.WaitGroup
+	var g errgroup.Group
+	g.SetLimit(4)
 	for i, n := range names {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			_, errs[i] = project.Describe(ctx, runner, root, n)
-		})
+		g.Go(func() error { _, errs[i] = project.Describe(ctx, runner, root, n); return nil })
 	}
-	wg.Wait()
+	_ = g.Wait()
 	var out []Check
 	for i, err := range errs {
 		if err != nil {

@@ -142,11 +142,7 @@ func (Containers) ListCommand() string { return owned.ListCommand }
 func (c Containers) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
 	e, err := c.engine(ctx, list[0])
 	if err != nil {
-		out := make([]providers.Ended, len(list))
-		for i := range out {
-			out[i].Observation.Err = err
-		}
-		return out
+		return owned.Unreached(len(list), err)
 	}
 	return owned.DeleteAll(ctx, e, list, there, parallel, c.Now, func(ctx context.Context, in providers.Intent, out *providers.Ended) {
 		s, _, err := c.of(in)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -38,21 +40,18 @@ func (l LocalLauncher) Fence(ctx context.Context, dir string) Fenced {
 func FenceAll(ctx context.Context, l Launcher, dirs []string) Fenced {
 	all := Fenced{Sure: true, How: HowNothing}
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 8)
+	var g errgroup.Group
+	g.SetLimit(8)
 	for _, dir := range dirs {
-		wg.Add(1)
-		slots <- struct{}{}
-		go func() {
-			defer wg.Done()
-			defer func() { <-slots }()
+		g.Go(func() error {
 			f := l.Fence(ctx, dir)
 			mu.Lock()
 			defer mu.Unlock()
 			all.add(f, filepath.Base(dir))
-		}()
+			return nil
+		})
 	}
-	wg.Wait()
+	_ = g.Wait()
 	return all
 }
 

@@ -3,9 +3,10 @@ package owned
 import (
 	"context"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -70,7 +71,9 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.
 	seen := ids(there)
 	finish := context.WithoutCancel(ctx) // what was asked for is observed
 	var mute atomic.Int32                // how many in a row had no answer: an engine that hangs is not asked a hundred times
-	some(len(intents), parallel, func(i int) {
+	var removals errgroup.Group
+	removals.SetLimit(parallel)
+	remove := func(i int) {
 		id := intents[i].Resource
 		switch {
 		case !seen[id]:
@@ -92,10 +95,16 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.
 			mute.Store(0)
 		}
 		out[i].Result = providers.Result{Done: done, Resource: id, Err: err, Evidence: Container{Now: now}.saw("removing %s: %s", id, done)}
-	})
+	}
+	for i := range intents {
+		removals.Go(func() error { remove(i); return nil })
+	}
+	_ = removals.Wait()
 	left, err := list(finish, e, intents[0])
 	seen = ids(left)
-	some(len(intents), parallel, func(i int) {
+	var looks errgroup.Group
+	looks.SetLimit(parallel)
+	look := func(i int) {
 		in, c := intents[i], Container{Now: now}
 		o := &out[i].Observation
 		switch {
@@ -115,7 +124,20 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.
 		if o.Presence == providers.Absent {
 			then(finish, in, &out[i])
 		}
-	})
+	}
+	for i := range intents {
+		looks.Go(func() error { look(i); return nil })
+	}
+	_ = looks.Wait()
+	return out
+}
+
+// Unreached is what DeleteAll comes to for n intents whose engine cannot be had.
+func Unreached(n int, err error) []providers.Ended {
+	out := make([]providers.Ended, n)
+	for i := range out {
+		out[i].Observation.Err = err
+	}
 	return out
 }
 
@@ -125,18 +147,4 @@ func ids(list []providers.Found) map[string]bool {
 		out[f.Resource] = true
 	}
 	return out
-}
-
-// some does things side by side, at most parallel at a time.
-func some(n, parallel int, do func(i int)) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	slots := make(chan struct{}, parallel)
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			do(i)
-		})
-	}
 }

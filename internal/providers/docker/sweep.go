@@ -38,11 +38,7 @@ func (*Provider) ListCommand() string { return owned.ListCommand }
 func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
 	e, err := p.engine(ctx, list[0])
 	if err != nil {
-		out := make([]providers.Ended, len(list))
-		for i := range out {
-			out[i].Observation.Err = err
-		}
-		return out
+		return owned.Unreached(len(list), err)
 	}
 	return owned.DeleteAll(ctx, e, list, there, parallel, p.c.Now, func(ctx context.Context, in providers.Intent, out *providers.Ended) {
 		s, id, err := read(in)
