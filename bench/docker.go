@@ -149,14 +149,11 @@ func (s *dockerSession) session() error {
 	operation := fmt.Sprintf("session:%d", s.n)
 	id := claims.ID("bench", operation)
 	dir := filepath.Join(s.dir, "sessions", id)
-	if missing := s.p.Ready(s.b, s.def, providers.Need{Workspace: true}); len(missing) > 0 {
-		return errors.New(missing[0].Message)
-	}
-	endpoint, err := s.p.Endpoint(s.b, s.def)
+	plan, err := providers.ReadyPlan(s.b, s.p, s.def, providers.Need{Workspace: true}, providers.SessionSpec{Key: "k", Dir: dir, Workspace: s.workspace, Mark: id})
 	if err != nil {
 		return err
 	}
-	plan, err := s.p.Plan(s.b, s.def, providers.SessionSpec{Key: "k", Dir: dir, Workspace: s.workspace, Mark: id})
+	endpoint, err := s.p.Endpoint(s.b, s.def)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func TestDockerCalls(t *testing.T) {
 		{"the workspace is opened", []engine.Operation{engine.ImageInspect}},
 		{"the session is opened", []engine.Operation{engine.ImageInspect}},
 		{"its container is made", []engine.Operation{
-			engine.ImageInspect, engine.ImageInspect, // it is ready, and of this id
+			engine.ImageInspect,                     // it is ready, and of this id
 			engine.Info, engine.Create, engine.Info, // on the engine that the claim names, also if another came meanwhile
 			engine.Inspect, // as it was asked for
 		}},

@@ -177,6 +177,12 @@ type Owning interface {
 	Owner(ctx context.Context, def Definition) (uid, gid int, ok bool, err error)
 }
 
+// Planning is a provider that finds with one look what Ready and Plan would look for twice.
+type Planning interface {
+	// ReadyPlan is Ready, and where nothing is missing Plan.
+	ReadyPlan(ctx context.Context, def Definition, need Need, s SessionSpec) (Plan, []failure.Condition, error)
+}
+
 // SessionSpec is what a session asks of its sandbox.
 type SessionSpec struct {
 	Key       string

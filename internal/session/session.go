@@ -401,16 +401,13 @@ func (m *Manager) definition(s *state) (providers.Definition, providers.Provider
 func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definition, p providers.Provider) (claims.Claim, error) {
 	need := m.need(s.agent)
 	need.Workspace = true
-	if missing := p.Ready(ctx, def, need); len(missing) > 0 {
-		return claims.Claim{}, providers.NotReady(def, missing)
-	}
-	endpoint, err := p.Endpoint(ctx, def)
+	plan, err := providers.ReadyPlan(ctx, p, def, need, providers.SessionSpec{
+		Key: s.key, Dir: m.dir(s.claim), Workspace: s.workspace.Dir, ReadOnly: s.access == ReadOnly, Mark: s.claim,
+	})
 	if err != nil {
 		return claims.Claim{}, err
 	}
-	plan, err := p.Plan(ctx, def, providers.SessionSpec{
-		Key: s.key, Dir: m.dir(s.claim), Workspace: s.workspace.Dir, ReadOnly: s.access == ReadOnly, Mark: s.claim,
-	})
+	endpoint, err := p.Endpoint(ctx, def)
 	if err != nil {
 		return claims.Claim{}, err
 	}

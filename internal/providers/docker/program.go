@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
@@ -27,12 +26,12 @@ func (p *Provider) login(c config) (login.Codex, error) {
 }
 
 // readyFor is what keeps a program from being run on the target.
-func (p *Provider) readyFor(ctx context.Context, e *dockerengine.Engine, name string, def providers.Definition, c config) []failure.Condition {
+func (p *Provider) readyFor(name string, c config, i selected, imageErr error) []failure.Condition {
 	if name != codex {
 		return nil
 	}
 	var out []failure.Condition
-	if i, err := p.image(ctx, e, def, c); err == nil && !i.prepared && c.Network == noNetwork {
+	if imageErr == nil && !i.prepared && c.Network == noNetwork {
 		out = append(out, condition("codex.program", unprepared(c)))
 	}
 	if _, err := p.login(c); err != nil {

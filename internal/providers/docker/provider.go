@@ -110,14 +110,26 @@ func decode(def providers.Definition) (c config, err error) {
 	return c, err
 }
 
+// found is what a target's sessions are made on, and of.
+type found struct {
+	config config
+	engine *dockerengine.Engine
+	image  selected
+}
+
 // Ready says what is missing.
 func (p *Provider) Ready(ctx context.Context, def providers.Definition, need providers.Need) []failure.Condition {
-	var out []failure.Condition
+	_, missing := p.find(ctx, def, need)
+	return missing
+}
+
+// find looks for all that a session needs, and says what is missing.
+func (p *Provider) find(ctx context.Context, def providers.Definition, need providers.Need) (f found, out []failure.Condition) {
 	say := func(id string, err error) { out = append(out, condition(id, err)) }
 	c, err := decode(def)
 	if err != nil {
 		say("options", err)
-		return out
+		return f, out
 	}
 	for _, name := range c.Env.Missing(p.c.Vars) {
 		say("env", fmt.Errorf("the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID))
@@ -125,19 +137,20 @@ func (p *Provider) Ready(ctx context.Context, def providers.Definition, need pro
 	e, err := p.c.Connect(ctx, "")
 	if err != nil {
 		say("engine", err)
-		return out
+		return f, out
 	}
 	if err := p.fits(e.Facts()); err != nil {
 		say("engine", err)
-		return out
+		return f, out
 	}
 	if err := enforced(c.Resources, e.Facts()); err != nil {
 		say("limits", err)
 	}
-	if _, err := p.image(ctx, e, def, c); err != nil {
+	i, err := p.image(ctx, e, def, c)
+	if err != nil {
 		say("image", err)
 	}
-	return append(out, p.readyFor(ctx, e, need.Program, def, c)...)
+	return found{config: c, engine: e, image: i}, append(out, p.readyFor(need.Program, c, i, err)...)
 }
 
 // fits says why sessions cannot run on an engine at all.

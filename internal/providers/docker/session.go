@@ -91,16 +91,31 @@ func (p *Provider) Plan(ctx context.Context, def providers.Definition, s provide
 	if err != nil {
 		return providers.Plan{}, err
 	}
+	return p.plan(found{config: c, engine: e, image: i}, s)
+}
+
+// ReadyPlan is Ready, and Plan for the image that was found.
+func (p *Provider) ReadyPlan(ctx context.Context, def providers.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
+	f, missing := p.find(ctx, def, need)
+	if len(missing) > 0 {
+		return providers.Plan{}, missing, nil
+	}
+	plan, err := p.plan(f, s)
+	return plan, nil, err
+}
+
+// plan describes the container.
+func (p *Provider) plan(f found, s providers.SessionSpec) (providers.Plan, error) {
 	nonce := make([]byte, 16)
 	_, _ = rand.Read(nonce) // never fails
 	out := spec{
-		Dir: s.Dir, Workspace: s.Workspace, ReadOnly: s.ReadOnly, Mark: s.Mark, Engine: e.Endpoint().Host, Image: i.image.ID,
-		Prepared: i.prepared, Network: c.Network, Resources: c.Resources, Binary: p.c.Executable, Nonce: hex.EncodeToString(nonce),
+		Dir: s.Dir, Workspace: s.Workspace, ReadOnly: s.ReadOnly, Mark: s.Mark, Engine: f.engine.Endpoint().Host, Image: f.image.image.ID,
+		Prepared: f.image.prepared, Network: f.config.Network, Resources: f.config.Resources, Binary: p.c.Executable, Nonce: hex.EncodeToString(nonce),
 	}
-	w := owned.WorkerOn(e.Facts(), p.c.UID, p.c.GID)
-	out.User, out.Gives, out.UserNS, out.Volumes = w.User, gives(w), w.UserNS, owned.Volumes(i.image)
+	w := owned.WorkerOn(f.engine.Facts(), p.c.UID, p.c.GID)
+	out.User, out.Gives, out.UserNS, out.Volumes = w.User, gives(w), w.UserNS, owned.Volumes(f.image.image)
 	raw, err := json.Marshal(out)
-	return providers.Plan{Spec: raw, Image: i.image.ID}, err
+	return providers.Plan{Spec: raw, Image: f.image.image.ID}, err
 }
 
 func read(in providers.Intent) (s spec, id sessiondir.Identity, err error) {
