@@ -53,7 +53,7 @@ cover: ## cover.out, and the total
 	go tool cover -func=cover.out | tail -1
 
 .PHONY: verify verify-format update-format verify-vet verify-lint verify-modules update-modules verify-platforms verify-reproducible verify-sdk
-verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-sdk verify-platforms verify-reproducible
+verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-sdk verify-platforms verify-reproducible
 
 verify-format:
 	@out=$$(gofmt -l bench cmd internal sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
@@ -103,6 +103,13 @@ update-commands:
 update-sdk: ## the declarations, and the SDK and the prelude as the isolate loads them
 	sdk/update.sh
 	go test ./internal/script -run TestBuiltIsCurrent -update
+
+.PHONY: verify-wire update-wire
+verify-wire: ## the Go code of the gateway's protocol is what its .proto files say
+	go test -count=1 -run TestGeneratedIsCurrent ./internal/openshell/wire
+
+update-wire:
+	go test -count=1 -run TestGeneratedIsCurrent ./internal/openshell/wire -update
 
 clean:
 	rm -rf bin cover.out
