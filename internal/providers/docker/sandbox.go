@@ -163,7 +163,8 @@ func (s *sandbox) proved(ctx context.Context) error {
 	defer cancel()
 	file := filepath.Join(s.spec.Dir, sessiondir.Ops, ready)
 	looked := s.p.c.Now()
-	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+	// Pauses grow by an eighth, so that no more than an eighth of what the first process took, some 5 to 50 ms, is waited too long.
+	for wait := time.Millisecond; ; wait = min(wait+wait/8, 100*time.Millisecond) {
 		seen, err := inside.Look(file, s.spec.Nonce)
 		if seen == inside.Locked {
 			return nil
