@@ -83,6 +83,21 @@ func (e *Engine) CopyFrom(ctx context.Context, id, path string) (io.ReadCloser, 
 	return &copied{body, cancel}, nil
 }
 
+// HasPath says whether a container, running or not, has something at a path. Of a container that is not there it has nothing,
+// for the engine does not say what it did not find.
+func (e *Engine) HasPath(ctx context.Context, id, path string) (bool, error) {
+	c, cancel := begin(ctx, e.limits.query)
+	defer cancel()
+	_, err := e.client.ContainerStatPath(c.ctx, id, path)
+	if c.status.Load() == http.StatusNotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, e.look(c, err, "look for %s in the container %s", path, id)
+	}
+	return true, nil
+}
+
 type copied struct {
 	io.ReadCloser
 	cancel context.CancelFunc

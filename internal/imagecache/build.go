@@ -27,11 +27,11 @@ import (
 )
 
 // Suits says why nothing can be built on a base image, nil if it can: what would run while it is built, or would hide what
-// was built.
-func (c Cache) Suits(base image.InspectResponse, e *dockerengine.Engine) error {
+// was built. arch is the engine's.
+func (c Cache) Suits(base image.InspectResponse, arch string) error {
 	name := base.ID
-	if f := e.Facts(); base.Os != "linux" || base.Architecture != f.Arch {
-		return failure.New(failure.NotReady, "the image %s is for %s, and the engine runs linux/%s", name, Platform(base), f.Arch)
+	if base.Os != "linux" || base.Architecture != arch {
+		return failure.New(failure.NotReady, "the image %s is for %s, and the engine runs linux/%s", name, Platform(base), arch)
 	}
 	if c.Program.Binary(Platform(base)) == "" {
 		return failure.New(failure.Unsupported, "there is no %s for %s", c.Program.Title, Platform(base))
@@ -43,6 +43,9 @@ func (c Cache) Suits(base image.InspectResponse, e *dockerengine.Engine) error {
 		return failure.New(failure.NotReady, "the image %s has ONBUILD instructions, which would run while the prepared image is built: %s", name, strings.Join(base.Config.OnBuild, "; "))
 	}
 	for v := range base.Config.Volumes {
+		if c.Layout.Volumeless {
+			return failure.New(failure.NotReady, "the image %s has a volume at %s, and whoever removes a sandbox leaves its volumes on the engine: take that VOLUME out of its Dockerfile", name, v)
+		}
 		if v = path.Clean(v); v == "/" || strings.HasPrefix(c.Prefix+"/", v+"/") {
 			return failure.New(failure.NotReady, "the image %s has a volume at %s, which would hide %s", name, v, c.Prefix)
 		}
@@ -117,6 +120,16 @@ func (c Cache) Assemble(ctx context.Context, e *dockerengine.Engine, container s
 	if err != nil {
 		return "", err
 	}
+	dirs := slices.Clone(c.Layout.Directories)
+	for _, p := range c.Layout.Paths {
+		there, err := e.HasPath(ctx, container, p)
+		if err != nil {
+			return "", failure.Wrap(err, failure.Failed, "look what the image %s has", base.ID)
+		}
+		if !there {
+			dirs = append(dirs, p)
+		}
+	}
 	tree, err := e.CopyFrom(ctx, container, c.Prefix)
 	if err != nil {
 		return "", failure.Wrap(err, failure.Failed, "read what was installed")
@@ -125,7 +138,7 @@ func (c Cache) Assemble(ctx context.Context, e *dockerengine.Engine, container s
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
-		err := pack(w, file, tree)
+		err := rec.pack(w, file, dirs, tree)
 		_ = w.CloseWithError(err)
 		packed <- err
 	}()
@@ -163,15 +176,32 @@ func dockerfile(rec Recipe, base image.InspectResponse, b Building) ([]byte, err
 		}
 		fmt.Fprintf(&out, "LABEL %s=%q\n", name, labels[name])
 	}
-	fmt.Fprintf(&out, "COPY [%q, %q]\n", treeDir+"/", rec.Prefix+"/")
+	fmt.Fprintf(&out, "COPY [%q, %q]\n", treeDir+"/", strings.TrimSuffix(rec.top(), "/")+"/")
+	if rec.Workdir != "" {
+		fmt.Fprintf(&out, "WORKDIR %s\n", rec.Workdir)
+	}
 	return out.Bytes(), nil
 }
 
+// treeDir is what an image gets, in the context of its build.
 const treeDir = "tree"
 
-// pack writes the context of a build: the Dockerfile, and the tree of an archive out of a container. Everything in it belongs
-// to root then, can be read by everybody and written by nobody else, and has no other rights than that.
-func pack(w io.Writer, dockerfile []byte, tree io.Reader) error {
+// top is where that goes: the program's prefix, where it is all.
+func (b bootstrap) top() string {
+	if len(b.Directories)+len(b.Paths) == 0 {
+		return b.Prefix
+	}
+	return "/"
+}
+
+// packed is the name in the context of a path of the image.
+func (b bootstrap) packed(name string) string {
+	return path.Join(treeDir, strings.TrimPrefix(name, b.top()))
+}
+
+// pack writes the context of a build: the Dockerfile, directories, and the program's tree out of a container's archive.
+// Everything in it belongs to root then, can be read by everybody and written by nobody else, and has no other rights than that.
+func (b bootstrap) pack(w io.Writer, dockerfile []byte, dirs []string, tree io.Reader) error {
 	out := tar.NewWriter(w)
 	err := out.WriteHeader(&tar.Header{Name: "Dockerfile", Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(dockerfile))})
 	if err == nil {
@@ -179,6 +209,11 @@ func pack(w io.Writer, dockerfile []byte, tree io.Reader) error {
 	}
 	if err != nil {
 		return err
+	}
+	for _, d := range dirs {
+		if err := out.WriteHeader(&tar.Header{Name: b.packed(d) + "/", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
+			return err
+		}
 	}
 	in := tar.NewReader(tree)
 	for {
@@ -189,7 +224,7 @@ func pack(w io.Writer, dockerfile []byte, tree io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("read what was installed: %w", err)
 		}
-		clean, err := normal(h)
+		clean, err := b.normal(h)
 		if err != nil {
 			return err
 		}
@@ -202,8 +237,8 @@ func pack(w io.Writer, dockerfile []byte, tree io.Reader) error {
 	}
 }
 
-func normal(h *tar.Header) (*tar.Header, error) {
-	name, err := renamed(h.Name)
+func (b bootstrap) normal(h *tar.Header) (*tar.Header, error) {
+	name, err := b.renamed(h.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +255,7 @@ func normal(h *tar.Header) (*tar.Header, error) {
 	case tar.TypeSymlink:
 		out.Linkname, out.Mode = h.Linkname, 0o777
 	case tar.TypeLink:
-		if out.Linkname, err = renamed(h.Linkname); err != nil {
+		if out.Linkname, err = b.renamed(h.Linkname); err != nil {
 			return nil, err
 		}
 	default:
@@ -229,14 +264,14 @@ func normal(h *tar.Header) (*tar.Header, error) {
 	return out, nil
 }
 
-// renamed puts a name of the archive, which begins with the last element of the prefix, below treeDir.
-func renamed(name string) (string, error) {
+// renamed puts a name of the archive, which begins with the last element of the prefix, where the prefix is in the context.
+func (b bootstrap) renamed(name string) (string, error) {
 	clean := path.Clean(name)
 	_, rest, _ := strings.Cut(clean, "/")
 	if path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../") {
 		return "", failure.New(failure.Failed, "a file with the name %q was installed", name)
 	}
-	return path.Join(treeDir, rest), nil
+	return path.Join(b.packed(b.Prefix), rest), nil
 }
 
 // ErrUnproved says that an image was tried, and cannot be used.

@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/docker/docker/api/types/image"
 
+	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/redact"
 )
 
@@ -46,7 +48,7 @@ func TestPack(t *testing.T) {
 		tar.Header{Name: "codex/hard", Typeflag: tar.TypeLink, Linkname: "codex/tool"},
 	)
 	var out bytes.Buffer
-	if err := pack(&out, []byte("FROM x\n"), in); err != nil {
+	if err := Docker("/x").bootstrap("linux/amd64").pack(&out, []byte("FROM x\n"), nil, in); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -79,14 +81,46 @@ func TestPack(t *testing.T) {
 		"absolute":       {Name: "/etc/x", Typeflag: tar.TypeDir},
 		"a link outside": {Name: "codex/x", Typeflag: tar.TypeLink, Linkname: "../x"},
 	} {
-		if err := pack(io.Discard, nil, archive(t, h)); err == nil {
+		if err := Docker("/x").bootstrap("linux/amd64").pack(io.Discard, nil, nil, archive(t, h)); err == nil {
 			t.Errorf("%s is packed", name)
 		}
 	}
 	cut := archive(t, tar.Header{Name: "codex/tool", Typeflag: tar.TypeReg, Mode: 0o755})
 	cut.Truncate(520)
-	if err := pack(io.Discard, nil, cut); err == nil {
+	if err := Docker("/x").bootstrap("linux/amd64").pack(io.Discard, nil, nil, cut); err == nil {
 		t.Error("a cut archive is packed")
+	}
+}
+
+// An image of an OpenShell target is laid out from its root: with the directories that sandboxes need, and no other owner.
+func TestPackFromTheRoot(t *testing.T) {
+	in := archive(t, tar.Header{Name: "codex/", Typeflag: tar.TypeDir, Mode: 0o700, Uid: 1000}, tar.Header{Name: "codex/tool", Typeflag: tar.TypeReg, Mode: 0o755, Uid: 1000})
+	var out bytes.Buffer
+	if err := OpenShell("/x").bootstrap("linux/amd64").pack(&out, nil, []string{"/sandbox/home", "/lib64"}, in); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	r := tar.NewReader(&out)
+	for h, err := r.Next(); err == nil; h, err = r.Next() {
+		if h.Uid != 0 || h.Gid != 0 || h.Mode&0o022 != 0 {
+			t.Errorf("%+v", h)
+		}
+		got = append(got, h.Name)
+	}
+	if want := []string{"Dockerfile", "tree/sandbox/home/", "tree/lib64/", "tree" + OpenShellPrefix + "/", "tree" + OpenShellPrefix + "/tool"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Whoever removes a sandbox would leave the volumes that its image declares.
+func TestVolumesDoNotSuitOpenShell(t *testing.T) {
+	base := labelled(t, image.InspectResponse{ID: baseID, Os: "linux", Architecture: "amd64"}, nil)
+	base.Config.Volumes = map[string]struct{}{"/data": {}}
+	if err := OpenShell("/x").Suits(base, "amd64"); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "/data") {
+		t.Error(err)
+	}
+	if err := Docker("/x").Suits(base, "amd64"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -102,6 +136,11 @@ func TestDockerfile(t *testing.T) {
 		rec.Fingerprint() + "\"\nCOPY [\"tree/\", \"" + DockerPrefix + "/\"]\n"
 	if string(b) != want {
 		t.Errorf("%s\n%s", b, want)
+	}
+	for _, line := range []string{"COPY [\"tree/\", \"/\"]\n", "WORKDIR /sandbox\n"} {
+		if b, err := dockerfile(OpenShell("/x").Recipe(baseID, "linux/amd64"), base, Building{}); err != nil || !strings.Contains(string(b), line) {
+			t.Errorf("%v\n%s\nlacks %s", err, b, line)
+		}
 	}
 	base.Config.Labels["dev.laufwerk.x\nRUN rm"] = ""
 	if _, err := dockerfile(rec, base, Building{}); err == nil {

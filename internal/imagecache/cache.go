@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 )
@@ -21,14 +20,10 @@ type Cache struct {
 	Kind    string // of the targets: "docker"
 	Program Program
 	Prefix  string // of the program's tree in the images
+	Layout  Layout // what else they have
 	User    int    // of the worker: the images are proved to work for it
 	Group   int
 	Prepare string // the command that makes it ready
-}
-
-// Docker is the cache in a directory for images of Docker targets, for this process's user.
-func Docker(dir string) Cache {
-	return Cache{Dir: dir, Kind: "docker", Program: Codex(), Prefix: DockerPrefix, User: system.UID(), Group: system.GID(), Prepare: "laufwerk prepare docker"}
 }
 
 // Directory is the cache directory that an option names: relative to the project's root, absolute, or below ~/ for the home
@@ -48,7 +43,7 @@ func Directory(option, root, userHome, home string) string {
 
 // Recipe is what an image is made from on a base image of this id and platform.
 func (c Cache) Recipe(base, platform string) Recipe {
-	return Recipe{bootstrap: c.Program.bootstrap(c.Prefix, platform), Base: base, User: c.User, Group: c.Group}
+	return Recipe{bootstrap: c.bootstrap(platform), Base: base, User: c.User, Group: c.Group}
 }
 
 // Tag is the name of a recipe's image. Caches do not share names: what one of them does not need any more, another may.

@@ -201,7 +201,7 @@ func (s Spec) want() owned.Want {
 		host.Tmpfs[privateDir] = "rw,nosuid,nodev,noexec,size=8m,mode=0700"
 	}
 	for _, v := range s.Volumes {
-		if _, ok := host.Tmpfs[v]; !ok && !strings.HasPrefix(v, "/laufwerk") {
+		if _, ok := host.Tmpfs[v]; !ok && !strings.HasPrefix(v, "/laufwerk") && !strings.HasPrefix(v, path.Dir(inside.Binary)) {
 			host.Tmpfs[v] = "rw,nosuid,nodev,exec,mode=1777"
 		}
 	}

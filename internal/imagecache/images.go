@@ -31,16 +31,18 @@ type Image struct {
 	// read may name it) or "foreign" (of another cache).
 	State string `json:"state"`
 	Why   string `json:"why,omitempty"` // why it is stale, or is kept
+	// Kind is of the targets that it is for, "" where no receipt says.
+	Kind  string `json:"kind,omitempty"`
 	names []string
+	cache Cache // that named it
 }
 
-// Images are those of this cache: named by a receipt, or by this cache's names. Those of other caches and other users of the
+// Caches are looked at together.
+type Caches []Cache
+
+// Images are those of these caches: named by a receipt, or by a cache's names. Those of other caches and other users of the
 // engine are foreign. used says for an image's id which claims need it.
-func (c Cache) Images(ctx context.Context, e *dockerengine.Engine, used map[string][]string) ([]Image, error) {
-	receipts, unsure, err := c.receipts()
-	if err != nil {
-		return nil, failure.Wrap(err, failure.HomeInvalid, "read the receipts in %s", c.Dir)
-	}
+func (all Caches) Images(ctx context.Context, e *dockerengine.Engine, used map[string][]string) ([]Image, error) {
 	list, err := e.Images(ctx, map[string]string{LabelRecipe: ""})
 	if err != nil {
 		return nil, err
@@ -54,24 +56,41 @@ func (c Cache) Images(ctx context.Context, e *dockerengine.Engine, used map[stri
 		}
 		return known[id]
 	}
-	for _, r := range receipts {
-		i := of(r.Receipt.Image)
-		i.Receipts = append(i.Receipts, r.Path)
-		i.Version, i.Base, i.State = r.Receipt.Version, r.Receipt.Base.Name, "missing"
+	stale := map[string]error{}
+	unsure := ""
+	for _, c := range all {
+		receipts, unread, err := c.receipts()
+		if err != nil {
+			return nil, failure.Wrap(err, failure.HomeInvalid, "read the receipts in %s", c.Dir)
+		}
+		if len(unread) > 0 {
+			unsure = unread[0]
+		}
+		for _, r := range receipts {
+			i := of(r.Receipt.Image)
+			if i.Receipts = append(i.Receipts, r.Path); len(i.Receipts) == 1 {
+				_, stale[i.ID] = c.Load(r.Path, "")
+			}
+			i.Version, i.Base, i.State, i.Kind = r.Receipt.Version, r.Receipt.Base.Name, "missing", c.Kind
+		}
 	}
 	for _, s := range list {
 		i := of(s.ID)
 		i.Present, i.Bytes, i.CreatedAt, i.names = true, s.Size, time.Unix(s.Created, 0).UTC(), s.RepoTags
-		i.Tag = c.named(s)
+		for _, c := range all {
+			if t := c.named(s); t != "" && i.Tag == "" {
+				i.Tag, i.cache = t, c
+			}
+		}
 		switch {
 		case len(i.Receipts) == 0 && i.Tag != "":
 			i.State = "unused"
-			if len(unsure) > 0 {
-				i.State, i.Why = "unsure", "the receipt "+unsure[0]+" cannot be read, and may name it"
+			if unsure != "" {
+				i.State, i.Why = "unsure", "the receipt "+unsure+" cannot be read, and may name it"
 			}
 		case len(i.Receipts) > 0:
 			i.State = "current"
-			if _, err := c.Load(i.Receipts[0], ""); err != nil {
+			if err := stale[i.ID]; err != nil {
 				i.State, i.Why = "stale", err.Error()
 			}
 		}
@@ -100,14 +119,14 @@ type Pruned struct {
 	Removed bool `json:"removed"` // with dry: would be
 }
 
-// Prune removes the images of this cache that no receipt names and no claim needs; with dry it only says which. An image that
+// Prune removes the images of these caches that no receipt names and no claim needs; with dry it only says which. An image that
 // somebody gave another name, or that a container uses, stays on the engine.
-func (c Cache) Prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string) ([]Pruned, error) {
+func (all Caches) Prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string) ([]Pruned, error) {
 	first, err := used(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, err := c.Images(ctx, e, first)
+	list, err := all.Images(ctx, e, first)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +137,7 @@ func (c Cache) Prune(ctx context.Context, e *dockerengine.Engine, used func(cont
 		}
 		p := Pruned{Image: i}
 		if i.State == "unused" && len(i.Claims) == 0 {
-			if err := c.prune(ctx, e, used, dry, command, &p); err != nil {
+			if err := all.prune(ctx, e, used, dry, command, &p); err != nil {
 				return append(out, p), err
 			}
 		} else if p.Why == "" {
@@ -134,10 +153,11 @@ func (c Cache) Prune(ctx context.Context, e *dockerengine.Engine, used func(cont
 
 // prune removes one image's name, and with it the image where it has no other. Whoever is preparing it has its lock, and its
 // receipt is written under that.
-func (c Cache) prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string, p *Pruned) error {
+func (all Caches) prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string, p *Pruned) error {
+	c := p.cache
 	fingerprint, _, _ := strings.Cut(strings.TrimPrefix(p.Tag, c.repository()+":"), "-")
 	if len(fingerprint) != 16 {
-		p.Why = "its name is none of this cache's"
+		p.Why = "its name is none of its cache's"
 		return nil
 	}
 	if !dry {
@@ -161,7 +181,7 @@ func (c Cache) prune(ctx context.Context, e *dockerengine.Engine, used func(cont
 	if err != nil {
 		return err
 	}
-	now, err := c.Images(ctx, e, again)
+	now, err := all.Images(ctx, e, again)
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func (in installer) tools(ctx context.Context) (pnpm []string, err error) {
 	}
 	fmt.Fprintf(in.log, "%s has %v\n", in.image, p.Tools)
 	var lacks []string
-	for _, name := range []string{"bash", "git", "setsid"} {
+	for _, name := range slices.Concat([]string{"bash", "git", "setsid"}, in.c.Layout.Tools) {
 		if _, ok := p.Tools[name]; !ok {
 			lacks = append(lacks, name)
 		}
@@ -151,10 +151,18 @@ func (in installer) tools(ctx context.Context) (pnpm []string, err error) {
 		lacks = append(lacks, "pnpm (npm would do)")
 	}
 	if len(lacks) > 0 {
-		return nil, failure.New(failure.NotReady, "the image %s lacks %s: agents in containers need Node.js %d or newer, pnpm or npm, git, bash and setsid", in.image, strings.Join(lacks, ", "), leastNode).
+		return nil, failure.New(failure.NotReady, "the image %s lacks %s: agents in containers need Node.js %d or newer, pnpm or npm, %s", in.image, strings.Join(lacks, ", "), leastNode, in.c.needs()).
 			WithHint("%s --image %s", in.c.Prepare, DefaultBase)
 	}
 	return pnpm, nil
+}
+
+// needs are programs of the image, in words.
+func (c Cache) needs() string {
+	if len(c.Layout.Tools) == 0 {
+		return "git, bash and setsid"
+	}
+	return "git, bash, setsid and " + strings.Join(c.Layout.Tools, ", ")
 }
 
 // major is the major version of what a program prints: "v22.1.0", "10.34.9".

@@ -1,6 +1,7 @@
 package imagecache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -22,6 +23,7 @@ import (
 // Receipt is the record that an image was prepared: the manifest of the API.
 type Receipt struct {
 	Format   string    `json:"format"` // major.minor
+	Kind     string    `json:"kind,omitempty"` // of the targets that it is for; "" is docker
 	Program  string    `json:"program"`
 	Version  string    `json:"version"`
 	Image    string    `json:"image"`  // its id: "sha256:…"
@@ -98,6 +100,8 @@ func (c Cache) Load(path, expectedBase string) (Receipt, error) {
 		return r, c.stale(path, "the receipt %s has the format %s, which this version of laufwerk does not know", path, r.Format)
 	case r.Program != c.Program.Name:
 		return r, c.stale(path, "the receipt %s is for %s, not for %s", path, r.Program, c.Program.Name)
+	case cmp.Or(r.Kind, dockerKind) != c.Kind:
+		return r, c.stale(path, "the receipt %s is of an image for %s targets, not for %s targets", path, cmp.Or(r.Kind, dockerKind), c.Kind)
 	case r.Version != c.Program.Version:
 		return r, c.stale(path, "the prepared image is stale: it has %s %s, and this version of laufwerk needs %s", c.Program.Title, r.Version, c.Program.Version)
 	case r.User != c.User || r.Group != c.Group:
@@ -148,7 +152,7 @@ func (c Cache) Record(r Receipt) error {
 func (c Cache) NewReceipt(image string, rec Recipe, base Base, engine string, now time.Time) Receipt {
 	f := rec.Fingerprint()
 	return Receipt{
-		Format: receiptFormat, Program: c.Program.Name, Version: c.Program.Version, Image: image, Tag: c.Tag(f), Recipe: f, Base: base,
+		Format: receiptFormat, Kind: c.Kind, Program: c.Program.Name, Version: c.Program.Version, Image: image, Tag: c.Tag(f), Recipe: f, Base: base,
 		Platform: rec.Platform, User: c.User, Group: c.Group, Engine: engine, At: now.UTC(),
 	}
 }
@@ -200,13 +204,13 @@ type stored struct {
 	Receipt Receipt
 }
 
-// receipts are all that can be read, of the cache and of elsewhere, whatever they say. unsure are those that are there and
-// cannot be read.
+// receipts are all of the cache's kind that can be read, of the cache and of elsewhere, whatever else they say. unsure are those
+// that are there and cannot be read.
 func (c Cache) receipts() (out []stored, unsure []string, err error) {
 	add := func(path string) {
 		var r Receipt
 		switch err := files.ReadJSON(path, &r); {
-		case err == nil && isID(r.Image):
+		case err == nil && isID(r.Image) && cmp.Or(r.Kind, dockerKind) == c.Kind:
 			out = append(out, stored{path, r})
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			unsure = append(unsure, path)

@@ -100,6 +100,7 @@ type bootstrap struct {
 	Says     string         `json:"says"`
 	Prefix   string         `json:"prefix"`
 	Platform string         `json:"platform"`
+	Layout
 }
 
 type recordedFile struct {
@@ -108,10 +109,11 @@ type recordedFile struct {
 	Sum  string `json:"sha256"`
 }
 
-func (p Program) bootstrap(prefix, platform string) bootstrap {
+func (c Cache) bootstrap(platform string) bootstrap {
+	p := c.Program
 	b := bootstrap{
-		Version: version, Program: p.Name, Release: p.Version, Binary: p.Binary(platform), Says: p.Says, Prefix: prefix, Platform: platform,
-		Commands: [][]string{append([]string{"pnpm"}, p.Install...), npmInstall()},
+		Version: version, Program: p.Name, Release: p.Version, Binary: p.Binary(platform), Says: p.Says, Prefix: c.Prefix, Platform: platform,
+		Commands: [][]string{append([]string{"pnpm"}, p.Install...), npmInstall()}, Layout: c.Layout,
 	}
 	for _, f := range p.Files {
 		sum := sha256.Sum256(f.Data)
@@ -158,7 +160,7 @@ func (c Cache) Carries(i image.InspectResponse) error {
 		name = i.RepoTags[0]
 	}
 	switch has {
-	case c.Program.bootstrap(c.Prefix, Platform(i)).fingerprint():
+	case c.bootstrap(Platform(i)).fingerprint():
 		return nil
 	case "":
 		return failure.New(failure.NotReady, "the image %s carries no prepared %s: it has no label %s", name, c.Program.Title, LabelBootstrap).

@@ -21,7 +21,7 @@ const (
 
 // TestFingerprint changes every part of a recipe, also one that is added to it later.
 func TestFingerprint(t *testing.T) {
-	recipe := Docker(t.TempDir()).Recipe(baseID, "linux/amd64")
+	recipe := OpenShell(t.TempDir()).Recipe(baseID, "linux/amd64") // the one with more to it
 	seen := map[string]string{recipe.Fingerprint(): "nothing"}
 	differs := func(name string) {
 		f := recipe.Fingerprint()
@@ -38,10 +38,10 @@ func TestFingerprint(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) < 20 {
+	if len(seen) < 30 {
 		t.Errorf("only %d changes: %v", len(seen), seen)
 	}
-	if recipe.Fingerprint() != Docker("/elsewhere").Recipe(baseID, "linux/amd64").Fingerprint() {
+	if recipe.Fingerprint() != OpenShell("/elsewhere").Recipe(baseID, "linux/amd64").Fingerprint() {
 		t.Error("where the cache is makes a difference")
 	}
 }
@@ -63,6 +63,10 @@ func changeIn(t *testing.T, name string, v reflect.Value, check func(name string
 		v.SetString(old + "x")
 		check(name)
 		v.SetString(old)
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+		check(name)
+		v.SetBool(!v.Bool())
 	case reflect.Int:
 		old := v.Int()
 		v.SetInt(old + 1)
@@ -177,18 +181,21 @@ func TestCarries(t *testing.T) {
 	c := Docker("/x")
 	other := c
 	other.Program.Version = "0.1.0"
+	elsewhere := c
+	elsewhere.Prefix = "/sandbox/x"
 	of := func(labels map[string]string) image.InspectResponse {
 		return labelled(t, image.InspectResponse{ID: imageID, Os: "linux", Architecture: "amd64"}, labels)
 	}
-	if err := c.Carries(of(map[string]string{LabelBootstrap: c.Program.bootstrap(c.Prefix, "linux/amd64").fingerprint()})); err != nil {
+	if err := c.Carries(of(map[string]string{LabelBootstrap: c.bootstrap("linux/amd64").fingerprint()})); err != nil {
 		t.Error(err)
 	}
 	for name, i := range map[string]image.InspectResponse{
 		"no label":            of(nil),
 		"no configuration":    {ID: imageID, Os: "linux", Architecture: "amd64"},
-		"another version":     of(map[string]string{LabelBootstrap: other.Program.bootstrap(c.Prefix, "linux/amd64").fingerprint()}),
-		"for another machine": of(map[string]string{LabelBootstrap: c.Program.bootstrap(c.Prefix, "linux/arm64").fingerprint()}),
-		"at another place":    of(map[string]string{LabelBootstrap: c.Program.bootstrap("/sandbox/x", "linux/amd64").fingerprint()}),
+		"another version":     of(map[string]string{LabelBootstrap: other.bootstrap("linux/amd64").fingerprint()}),
+		"for another machine": of(map[string]string{LabelBootstrap: c.bootstrap("linux/arm64").fingerprint()}),
+		"at another place":    of(map[string]string{LabelBootstrap: elsewhere.bootstrap("linux/amd64").fingerprint()}),
+		"for other targets":   of(map[string]string{LabelBootstrap: OpenShell("/x").bootstrap("linux/amd64").fingerprint()}),
 	} {
 		if err := c.Carries(i); !failure.Is(err, failure.NotReady) || failure.As(err).Hint == "" {
 			t.Errorf("%s: %v", name, err)

@@ -19,7 +19,7 @@ type Probed struct {
 	GID    int             `json:"gid"`
 	Kernel string          `json:"kernel"` // its release, "" where it does not say
 	Path   string          `json:"path"`   // PATH, in which the programs were looked for
-	Tools  map[string]Tool `json:"tools"`  // those of bash, sh, git, node, pnpm and setsid that are there
+	Tools  map[string]Tool `json:"tools"`  // those of bash, sh, git, ip, node, pnpm and setsid that are there
 }
 
 // Tool is a program.
@@ -36,7 +36,7 @@ func probe(env *system.Env, _ []string) error {
 	if b, err := files.Read("/proc/sys/kernel/osrelease"); err == nil {
 		p.Kernel = strings.TrimSpace(string(b))
 	}
-	for _, name := range []string{"bash", "sh", "git", "node", "pnpm", "setsid"} {
+	for _, name := range []string{"bash", "sh", "git", "ip", "node", "pnpm", "setsid"} {
 		path, err := process.Find(name, p.Path, "/")
 		if err != nil {
 			continue

@@ -90,7 +90,7 @@ func Docker(ctx context.Context, o DockerOptions) (DockerResult, error) {
 			return DockerResult{}, err
 		}
 	}
-	if err := o.Cache.Suits(d.base, e); err != nil {
+	if err := o.Cache.Suits(d.base, e.Facts().Arch); err != nil {
 		return DockerResult{}, err
 	}
 	d.recipe = o.Cache.Recipe(d.base.ID, imagecache.Platform(d.base))

@@ -625,7 +625,7 @@ func TestImagesPrune(t *testing.T) {
 	used := func(context.Context) (map[string][]string, error) { return need, nil }
 	removed := func(dry bool) (out []string) {
 		t.Helper()
-		list, err := w.cache().Prune(w.ctx(), e, used, dry, "test")
+		list, err := imagecache.Caches{w.cache()}.Prune(w.ctx(), e, used, dry, "test")
 		if err != nil {
 			t.Fatal(err)
 		}

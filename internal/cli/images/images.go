@@ -34,12 +34,12 @@ type Options struct {
 	Open   worker.Open
 	Engine Engine
 
-	Cache  string // "" is $LAUFWERK_HOME/images
+	Cache  string // "" is those of $LAUFWERK_HOME/images
 	DryRun bool
 }
 
 func (o *Options) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.Cache, "cache-directory", "", "look at the image cache in `DIR` (default: $LAUFWERK_HOME/images)")
+	cmd.Flags().StringVar(&o.Cache, "cache-directory", "", "look at the image cache in `DIR` alone (default: those of $LAUFWERK_HOME/images)")
 }
 
 func (o *Options) check(cmd *cobra.Command) error {
@@ -49,13 +49,17 @@ func (o *Options) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// cache is the one that is meant, absolute.
-func (o *Options) cache(s *runs.Service) imagecache.Cache {
-	dir := imagecache.Directory("", "", "", s.Home.Dir())
+// caches are those that are meant: of a directory, which can be for targets of every kind, or the default ones.
+func (o *Options) caches(s *runs.Service) imagecache.Caches {
 	if o.Cache != "" {
-		dir = o.Deps.Path(o.Cache)
+		dir := o.Deps.Path(o.Cache)
+		return imagecache.Caches{imagecache.Docker(dir), imagecache.OpenShell(dir)}
 	}
-	return imagecache.Docker(dir)
+	home := s.Home.Dir()
+	return imagecache.Caches{
+		imagecache.Docker(imagecache.Directory("", "", "", home)),
+		imagecache.OpenShell(imagecache.OpenShellDirectory("", "", "", home)),
+	}
 }
 
 // used says which claims need an image.
@@ -110,16 +114,16 @@ func list(ctx context.Context, o *Options) error {
 		return err
 	}
 	defer e.Close()
-	all, err := o.cache(s).Images(ctx, e, need)
+	all, err := o.caches(s).Images(ctx, e, need)
 	if err != nil {
 		return err
 	}
 	rows := make([][]any, 0, len(all))
 	for _, i := range all {
-		rows = append(rows, []any{name(i), i.State, i.Version, redact.Line(i.Base), size(i.Bytes), when(i.CreatedAt), needed(i)})
+		rows = append(rows, []any{name(i), i.Kind, i.State, i.Version, redact.Line(i.Base), size(i.Bytes), when(i.CreatedAt), needed(i)})
 	}
 	ui := o.Deps.UI
-	ui.Table([]string{"IMAGE", "STATE", "CODEX", "BASE", "SIZE", "CREATED", "NEEDED BY"}, rows)
+	ui.Table([]string{"IMAGE", "FOR", "STATE", "CODEX", "BASE", "SIZE", "CREATED", "NEEDED BY"}, rows)
 	if len(all) == 0 {
 		ui.Talkf("no prepared images\n")
 	}
@@ -131,7 +135,7 @@ func newPrune(d *cli.Deps, open worker.Open, engine Engine, runF func(context.Co
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove the prepared images that nothing needs any more",
-		Long: `Remove the prepared images of this image cache that no receipt names and no claim needs: those of earlier versions and of
+		Long: `Remove the prepared images of these image caches that no receipt names and no claim needs: those of earlier versions and of
 other base images. An image that is just being prepared, that a container uses, or that you gave another name stays. Base
 images and everything of other image caches are left alone.`,
 		Example: "$ laufwerk images prune --dry-run\n$ laufwerk images prune",
@@ -163,7 +167,7 @@ func prune(ctx context.Context, o *Options) error {
 		return err
 	}
 	defer e.Close()
-	done, err := o.cache(s).Prune(ctx, e, used(s), o.DryRun, "laufwerk "+redact.Line(strings.Join(o.Deps.Env.Args, " ")))
+	done, err := o.caches(s).Prune(ctx, e, used(s), o.DryRun, "laufwerk "+redact.Line(strings.Join(o.Deps.Env.Args, " ")))
 	ui := o.Deps.UI
 	verb, n := "removed", 0
 	if o.DryRun {
