@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,7 +90,7 @@ func (p *Provider) Plan(ctx context.Context, def providers.Definition, s provide
 	if err != nil {
 		return providers.Plan{}, err
 	}
-	return p.plan(found{config: c, engine: e, image: i}, s)
+	return p.plan(ctx, found{config: c, engine: e, image: i}, s)
 }
 
 // ReadyPlan is Ready, and Plan for the image that was found.
@@ -100,17 +99,21 @@ func (p *Provider) ReadyPlan(ctx context.Context, def providers.Definition, need
 	if len(missing) > 0 {
 		return providers.Plan{}, missing, nil
 	}
-	plan, err := p.plan(f, s)
+	plan, err := p.plan(ctx, f, s)
 	return plan, nil, err
 }
 
 // plan describes the container.
-func (p *Provider) plan(f found, s providers.SessionSpec) (providers.Plan, error) {
+func (p *Provider) plan(ctx context.Context, f found, s providers.SessionSpec) (providers.Plan, error) {
+	binary, err := p.programs.Path(ctx, platform(f.engine.Facts()))
+	if err != nil {
+		return providers.Plan{}, err
+	}
 	nonce := make([]byte, 16)
 	_, _ = rand.Read(nonce) // never fails
 	out := spec{
 		Dir: s.Dir, Workspace: s.Workspace, ReadOnly: s.ReadOnly, Mark: s.Mark, Engine: f.engine.Endpoint().Host, Image: f.image.image.ID,
-		Prepared: f.image.prepared, Network: f.config.Network, Resources: f.config.Resources, Binary: p.c.Executable, Nonce: hex.EncodeToString(nonce),
+		Prepared: f.image.prepared, Network: f.config.Network, Resources: f.config.Resources, Binary: binary, Nonce: hex.EncodeToString(nonce),
 	}
 	w := owned.WorkerOn(f.engine.Facts(), p.c.UID, p.c.GID)
 	out.User, out.Gives, out.UserNS, out.Volumes = w.User, gives(w), w.UserNS, owned.Volumes(f.image.image)
@@ -203,24 +206,9 @@ func (p *Provider) make(ctx context.Context, in providers.Intent, create func(ow
 	if s.Gives == nil && p.c.UID == 0 && s.User != "0:0" {
 		return providers.Result{Done: providers.No, Err: errors.New("the intent was written by another user")}
 	}
-	at, err := sessiondir.OpenMade(s.Dir, id)
-	if err != nil {
-		return providers.Result{Done: providers.No, Err: fmt.Errorf("make the session's directory: %w", err)}
-	}
-	defer at.Close()
-	if _, err := at.Make(ctx, s.Gives, sessiondir.Home, sessiondir.Ops, sessiondir.Tmp); err != nil {
-		// The container cannot be there: it is asked for only when its directory is. What is left of that goes with the claim.
-		return providers.Result{Err: err}
-	}
-	r := create(p.container(in, s), ctx, in, s.want())
-	if r.Done == providers.No {
-		// Nothing of it is to be left behind: the claim ends with this answer.
-		if err := at.Remove(context.WithoutCancel(ctx)); err != nil {
-			return providers.Result{Err: errors.Join(r.Err, err), Evidence: r.Evidence}
-		}
-		r.Evidence = append(r.Evidence, p.saw("removed %s", s.Dir)...)
-	}
-	return r
+	return p.directory(in, s, id).Make(ctx, s.Gives, []string{sessiondir.Home, sessiondir.Ops, sessiondir.Tmp}, func(*sessiondir.Folder) providers.Result {
+		return create(p.container(in, s), ctx, in, s.want())
+	})
 }
 
 // Observe looks for both. The session is absent when neither is there.
@@ -233,26 +221,12 @@ func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.O
 	if o.Presence != providers.Absent {
 		return o
 	}
-	return p.directory(in, s, id, o)
+	return p.directory(in, s, id).Observe(o, in.Resource)
 }
 
-// directory is what is observed of a session whose container is absent.
-func (p *Provider) directory(in providers.Intent, s spec, id sessiondir.Identity, o providers.Observation) providers.Observation {
-	at, err := sessiondir.Open(s.Dir, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		o.Evidence = append(o.Evidence, p.saw("container %s absent, and directory absent at %s", in.Name, s.Dir)...)
-		return o
-	}
-	if err != nil {
-		return providers.Observation{Err: err, Evidence: o.Evidence}
-	}
-	defer at.Close()
-	presence, err := at.Whose()
-	o.Evidence = append(o.Evidence, p.saw("container %s absent, and directory %s at %s", in.Name, presence, s.Dir)...)
-	if presence == providers.Foreign { // ours is gone, whoever took its place
-		presence, err = providers.Absent, nil
-	}
-	return providers.Observation{Presence: presence, Resource: in.Resource, Evidence: o.Evidence, Err: err}
+// directory is the session's.
+func (p *Provider) directory(in providers.Intent, s spec, id sessiondir.Identity) sessiondir.Session {
+	return sessiondir.Session{Dir: s.Dir, ID: id, Now: p.c.Now, What: "container " + in.Name}
 }
 
 // Delete removes the container, which ends everything in it, and once its absence was seen the directory.
@@ -271,27 +245,5 @@ func (p *Provider) Delete(ctx context.Context, in providers.Intent) providers.Re
 	if o.Presence != providers.Absent {
 		return providers.Result{Err: errors.Join(o.Err, fmt.Errorf("the container is %s after its removal", o.Presence)), Evidence: r.Evidence}
 	}
-	return p.clear(ctx, s, id, r)
-}
-
-// clear removes the directory of a session whose container is absent.
-func (p *Provider) clear(ctx context.Context, s spec, id sessiondir.Identity, r providers.Result) providers.Result {
-	at, err := sessiondir.Open(s.Dir, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r
-	}
-	if err != nil {
-		return providers.Result{Err: err, Evidence: r.Evidence}
-	}
-	defer at.Close()
-	switch err := at.Remove(ctx); {
-	case failure.Is(err, failure.AlreadyExists): // a stranger's, and it stays
-		return r
-	case failure.Is(err, failure.Retained):
-		return providers.Result{Done: providers.No, Err: err, Evidence: r.Evidence}
-	case err != nil:
-		return providers.Result{Err: err, Evidence: r.Evidence}
-	}
-	r.Evidence = append(r.Evidence, p.saw("removed %s", s.Dir)...)
-	return r
+	return p.directory(in, s, id).Clear(ctx, r)
 }

@@ -46,7 +46,8 @@ func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there
 			out.Observation = providers.Observation{Err: err}
 			return
 		}
-		out.Result = p.clear(ctx, s, id, out.Result)
-		out.Observation = p.directory(in, s, id, out.Observation)
+		at := p.directory(in, s, id)
+		out.Result = at.Clear(ctx, out.Result)
+		out.Observation = at.Observe(out.Observation, in.Resource)
 	})
 }

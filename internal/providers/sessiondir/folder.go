@@ -237,6 +237,38 @@ func (f *Folder) Remove(ctx context.Context) error {
 	return f.parent.SyncDir(".")
 }
 
+// Note leaves a note of this name in the directory, where nobody but the worker reaches it. It is durable then.
+func (f *Folder) Note(name string) error {
+	file, err := f.parent.Create(f.name+"/"+name, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	return f.parent.SyncDir(f.name)
+}
+
+// Noted says whether a note was left. Where there is no directory of ours, none was.
+func (f *Folder) Noted(name string) (bool, error) {
+	presence, err := f.whose(f.name)
+	if presence == providers.Absent || presence == providers.Foreign {
+		return false, nil
+	}
+	if presence != providers.Present {
+		return false, err
+	}
+	_, err = f.parent.Lstat(f.name + "/" + name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func (f *Folder) remove(ctx context.Context, suffix string) error {
 	refused, err := f.parent.RemoveAll(ctx, f.name+suffix)
 	if err == nil && len(refused) > 0 {
