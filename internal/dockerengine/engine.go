@@ -40,6 +40,7 @@ type Facts struct {
 	Version       string // "20.10.24"
 	API           string // the newest version that it speaks: "1.41"
 	OS            string // "linux"
+	System        string // "Debian GNU/Linux 12 (bookworm)", "Docker Desktop"
 	Arch          string // as Go names it: "amd64", "arm64"
 	Rootless      bool   // root inside is the user who started it
 	UserNS        bool   // root inside is another user outside, unless a container asks for the host's
@@ -235,7 +236,7 @@ func (e *Engine) read(info system.Info) Facts {
 		arch = "arm64"
 	}
 	return Facts{
-		ID: info.ID, RootDir: info.DockerRootDir, Version: info.ServerVersion, API: e.api, OS: info.OSType, Arch: arch,
+		ID: info.ID, RootDir: info.DockerRootDir, Version: info.ServerVersion, API: e.api, OS: info.OSType, System: info.OperatingSystem, Arch: arch,
 		Rootless: option("rootless"), UserNS: option("userns"),
 		Memory: info.MemoryLimit, Swap: info.SwapLimit, Pids: info.PidsLimit, CPU: info.CPUCfsQuota && info.CPUCfsPeriod,
 		CPUs: info.NCPU, CgroupVersion: info.CgroupVersion,
