@@ -28,7 +28,7 @@ func loadsProject(d *cli.Deps) func(ctx context.Context, root string) (*project.
 		if err != nil {
 			return nil, err
 		}
-		return project.Load(ctx, runner(d, s), root)
+		return project.Load(ctx, recalling(d, s), root)
 	}
 }
 
@@ -39,7 +39,7 @@ func loadsToPrepare(d *cli.Deps) func(ctx context.Context, root string) (*projec
 		if err != nil {
 			return nil, err
 		}
-		r := runner(d, s)
+		r := recalling(d, s)
 		r.Host = preparing(d)
 		return project.Load(ctx, r, root)
 	}

@@ -39,7 +39,7 @@ func examines(d *cli.Deps) func(probe bool) doctor.Options {
 				if err != nil {
 					return nil, err
 				}
-				return runner(d, s), nil
+				return recalling(d, s), nil
 			},
 			Dir: d.Env.Dir, Project: d.Flags.Project, Kinds: kinds,
 			Provider: func(kind string) (providers.Provider, bool) { return p.provider(kind) },

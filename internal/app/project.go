@@ -10,6 +10,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/script"
+	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
@@ -22,6 +23,19 @@ func runner(d *cli.Deps, s *settings.Settings) *script.Runner {
 		ConfigLimits:   script.Limits{MemoryBytes: memory / 2, StepMillis: millis(s.Time(settings.ScriptConfigTime))},
 		WorkflowLimits: script.Limits{MemoryBytes: memory, StepMillis: millis(s.Time(settings.ScriptStepTime))},
 	}
+}
+
+// recalling is a runner that uses what runs have remembered of the project, and adds nothing: for commands that only look.
+func recalling(d *cli.Deps, s *settings.Settings) *script.Runner {
+	r := runner(d, s)
+	dir, err := s.Home()
+	if err != nil {
+		return r
+	}
+	if home, err := store.OpenHome(dir, false); err == nil { // which nobody else can write
+		r.Bundles, r.Recalls = home.BundlesDir(), true
+	}
+	return r
 }
 
 // millis is at least 1: for the isolate, 0 is no limit.

@@ -93,6 +93,31 @@ func TestBundlesAreRemembered(t *testing.T) {
 	}
 }
 
+// Commands that only look use what is remembered, and add nothing.
+func TestNothingIsAddedByThoseWhoOnlyRecall(t *testing.T) {
+	root := project(t, map[string]string{entry: `export default 1;`})
+	look := testRunner(t)
+	look.Bundles, look.Recalls = filepath.Join(t.TempDir(), "bundles"), true
+	evaluate := func(r *Runner) {
+		t.Helper()
+		if value, _, err := r.Evaluate(t.Context(), root, entry, EvalOptions{}); err != nil || string(value) != "1" {
+			t.Errorf("%s, %v", value, err)
+		}
+	}
+	evaluate(look)
+	if _, err := os.Lstat(look.Bundles); !os.IsNotExist(err) {
+		t.Errorf("something was written: %v", err)
+	}
+	adds := testRunner(t)
+	adds.Bundles = look.Bundles
+	evaluate(adds)
+	before := mustStat(t, string(adds.memory(root, entry)))
+	evaluate(look)
+	if now := mustStat(t, string(look.memory(root, entry))); !os.SameFile(before, now) {
+		t.Error("what was remembered was written again")
+	}
+}
+
 func TestRememberedFailuresAreShownAlike(t *testing.T) {
 	root := project(t, map[string]string{entry: "\nconst wrong = () => { throw new TypeError(\"broken\"); };\nexport default wrong();"})
 	r := testRunner(t)

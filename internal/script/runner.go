@@ -28,7 +28,9 @@ type Runner struct {
 	// be evaluated as it would be before anything is written.
 	Overlay map[string][]byte
 	// Bundles is a directory of this user's alone in which bundles are remembered, "" where they are not. It need not exist.
+	// With Recalls nothing is added to it: for commands that change nothing.
 	Bundles string
+	Recalls bool
 	// Log gets what modules print with console.*, if it is set. Text is untrusted.
 	Log func(level, text string)
 	// Host answers what modules ask of the host while they are evaluated; it may take its time. Nil knows nothing. A workflow
@@ -105,7 +107,7 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 		case m.Type == protocol.TypeBundle && m.Bundle != nil:
 			if bundle = *m.Bundle; known != nil {
 				bundle = *known
-			} else {
+			} else if !r.Recalls {
 				defer memory.keep(conversation, bundle)
 			}
 			bundle.SDK = sdkScript // the child is this binary too
