@@ -22,7 +22,7 @@ import (
 
 // Receipt is the record that an image was prepared: the manifest of the API.
 type Receipt struct {
-	Format   string    `json:"format"` // major.minor
+	Format   string    `json:"format"`         // major.minor
 	Kind     string    `json:"kind,omitempty"` // of the targets that it is for; "" is docker
 	Program  string    `json:"program"`
 	Version  string    `json:"version"`

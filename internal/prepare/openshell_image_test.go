@@ -92,7 +92,9 @@ func (w *dockerWorld) shell(image, script string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { _ = c.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}) })
+	w.t.Cleanup(func() {
+		_ = c.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+	})
 	ended, failed := c.ContainerWait(w.ctx(), made.ID, container.WaitConditionNextExit)
 	if err := c.ContainerStart(w.ctx(), made.ID, container.StartOptions{}); err != nil {
 		w.t.Fatal(err)

@@ -112,7 +112,7 @@ func TestListAndPrune(t *testing.T) {
 		if code != 0 || len(lines) != 3 || errs != "" {
 			t.Fatalf("exit %d\n%s%s", code, out, errs)
 		}
-		if text := strings.Join(lines, "\n"); strings.Count(text, " unused ") != 2 || !strings.Contains(text, w.tags[2]+" current ") || !strings.Contains(text, " node:22 ") {
+		if text := strings.Join(lines, "\n"); strings.Count(text, " unused ") != 2 || !strings.Contains(text, w.tags[2]+" docker current ") || !strings.Contains(text, " node:22 ") {
 			t.Errorf("%s", text)
 		}
 	}
