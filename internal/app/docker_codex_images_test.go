@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -109,20 +108,9 @@ func TestCodexIsInstalledInASession(t *testing.T) {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 
-	address, certificates := engine.Registry(t)
-	env := map[string]string{"npm_config_registry": address}
-	for _, kv := range registry() {
-		name, value, _ := strings.Cut(kv, "=")
-		env[name] = value
-	}
-	if certificates != "" {
-		b, err := os.ReadFile(certificates)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.write(filepath.Join(w.project, "registry-ca.crt"), string(b))
-		env["NODE_EXTRA_CA_CERTS"] = "/workspace/registry-ca.crt"
-	}
+	packages := engine.Packages(t, w.endpoint)
+	w.write(filepath.Join(w.project, "registry-ca.crt"), string(packages.Authority))
+	env := map[string]string{"npm_config_registry": packages.URL, "NODE_EXTRA_CA_CERTS": "/workspace/registry-ca.crt"}
 	w.point(map[string]any{"id": "own", "image": engine.Base, "env": env})
 	w.change("laufwerk/workflows/turn/workflow.ts", `return yield* s.ask({ key: "ask", prompt: "do it" });`, `yield* s.ask({ key: "first", prompt: "do it" });
     return yield* s.ask({ key: "ask", prompt: "again" });`)

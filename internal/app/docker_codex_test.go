@@ -136,12 +136,10 @@ func (w *codexBoxed) prepare() (image string) {
 	preparing.Lock() // the first one takes long
 	defer preparing.Unlock()
 	began := time.Now()
-	address, certificates := engine.Registry(w.t)
-	args := []string{"prepare", "docker", "--image", engine.Base, "--cache-directory", preparedImages(w.t), "--registry", address, "--json"}
-	if certificates != "" {
-		args = append(args, "--ca", certificates)
-	}
-	code, out, errs := w.laufwerk(registry(), args...)
+	packages := engine.Packages(w.t, w.endpoint)
+	ca := filepath.Join(w.dir, "registry-ca.crt")
+	w.write(ca, string(packages.Authority))
+	code, out, errs := w.laufwerk(nil, "prepare", "docker", "--image", engine.Base, "--cache-directory", preparedImages(w.t), "--registry", packages.URL, "--ca", ca, "--json")
 	if code != 0 {
 		w.t.Fatalf("exit %d\n%s%s", code, out, errs)
 	}
@@ -160,16 +158,6 @@ func (w *codexBoxed) prepare() (image string) {
 		w.t.Fatal(err)
 	}
 	return image
-}
-
-// registry is how this machine reaches the npm registry, as variables.
-func registry() (env []string) {
-	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(strings.ToLower(kv), "="); strings.HasPrefix(name, "npm_config_") || strings.HasSuffix(name, "_proxy") || name == "node_extra_ca_certs" {
-			env = append(env, kv)
-		}
-	}
-	return env
 }
 
 // nothingIsLeftOnTheEngine: no container of ours, nor anything else that laufwerk says is there.

@@ -39,12 +39,10 @@ func TestScriptsPrepareImages(t *testing.T) {
 	const base = "laufwerk-test/base:1"
 	endpoint := engine.Endpoint(t)
 	w := newWorld(t)
-	env := []string{"DOCKER_HOST=" + endpoint}
-	for _, kv := range os.Environ() { // as this machine reaches the npm registry
-		if name, _, _ := strings.Cut(strings.ToLower(kv), "="); strings.HasPrefix(name, "npm_config_") || strings.HasSuffix(name, "_proxy") || name == "node_extra_ca_certs" {
-			env = append(env, kv)
-		}
-	}
+	packages := engine.Packages(t, endpoint)
+	ca := filepath.Join(w.dir, "registry-ca.crt")
+	w.write(ca, string(packages.Authority))
+	env := []string{"DOCKER_HOST=" + endpoint, "npm_config_registry=" + packages.URL, "NODE_EXTRA_CA_CERTS=" + ca} // as a user's machine may say it
 	asks := func(code int, args ...string) (out, errs string) {
 		t.Helper()
 		got, out, errs := w.laufwerk(env, args...)

@@ -6,10 +6,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/docker/docker/api/types/network"
+
+	"github.com/laufwerk/laufwerk/internal/recipe"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // Gateway is this machine's address on the engine's network "bridge": containers there reach what listens on it.
@@ -40,6 +44,19 @@ func Registry(t testing.TB) (address, certificates string) {
 		}
 	}
 	return address, ""
+}
+
+// Packages is a registry on the engine's network "bridge" with the packages of the one that this machine uses. It has the
+// pinned Codex already, whose archive of 172 MB an installation would have to get in time otherwise.
+func Packages(t testing.TB, endpoint string) *testkit.Registry {
+	t.Helper()
+	address, certificates := Registry(t)
+	r := testkit.NewRegistry(t, Gateway(t, endpoint), address, certificates)
+	platform := "linux-" + strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
+	for _, version := range []string{recipe.CodexVersion, recipe.CodexVersion + "-" + platform} {
+		r.Archive("@openai/codex/-/codex-" + version + ".tgz")
+	}
+	return r
 }
 
 func npmConfig(t testing.TB, key string) string {

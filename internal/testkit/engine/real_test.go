@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -272,17 +274,17 @@ func (r *real) run(config *container.Config, host *container.HostConfig) (string
 	return out.String(), err
 }
 
-// TestRealRegistry holds that a container in the shared engine can install packages.
-func TestRealRegistry(t *testing.T) {
-	r := newReal(t)
-	address, certificates := engine.Registry(t)
-	config := r.config("timeout", "50", "pnpm", "--dir", "/tmp", "add", "ms@2.1.3")
-	config.Image, config.Env = engine.Base, []string{"npm_config_registry=" + address, "CI=true"}
-	host := &container.HostConfig{}
-	if certificates != "" {
-		host.Mounts = []mount.Mount{{Type: mount.TypeBind, Source: certificates, Target: "/certificates.pem", ReadOnly: true}}
-		config.Env = append(config.Env, "NODE_EXTRA_CA_CERTS=/certificates.pem")
+// TestRealPackages holds that a container in the shared engine can install packages.
+func TestRealPackages(t *testing.T) {
+	packages := engine.Packages(t, engine.Endpoint(t))
+	authority := filepath.Join(t.TempDir(), "authority.pem")
+	if err := os.WriteFile(authority, packages.Authority, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	r := newReal(t)
+	config := r.config("timeout", "50", "pnpm", "--dir", "/tmp", "add", "ms@2.1.3")
+	config.Image, config.Env = engine.Base, []string{"npm_config_registry=" + packages.URL, "CI=true", "NODE_EXTRA_CA_CERTS=/authority.pem"}
+	host := &container.HostConfig{Mounts: []mount.Mount{{Type: mount.TypeBind, Source: authority, Target: "/authority.pem", ReadOnly: true}}}
 	if out, err := r.run(config, host); err != nil || !strings.Contains(out, "+ ms 2.1.3") {
 		t.Errorf("%v\n%s", err, out)
 	}
