@@ -128,6 +128,12 @@ type box struct {
 
 func newBox(t *testing.T, image string, change func(h *container.HostConfig)) *box {
 	t.Helper()
+	return newBoxOf(t, image, change, Init)
+}
+
+// newBoxOf makes one whose first process is another.
+func newBoxOf(t *testing.T, image string, change func(h *container.HostConfig), first func(ready, nonce string, mounts ...string) []string) *box {
+	t.Helper()
 	endpoint := engine.Endpoint(t)
 	bin, err := binary()
 	must(t, err)
@@ -155,8 +161,9 @@ func newBox(t *testing.T, image string, change func(h *container.HostConfig)) *b
 	if change != nil {
 		change(h)
 	}
+	argv := first("/laufwerk/ops/ready", b.nonce)
 	made, err := b.cli.ContainerCreate(bounded(t), &container.Config{
-		Image: "laufwerk-test/" + image + ":1", User: b.user, Entrypoint: []string{Binary}, Cmd: Init("/laufwerk/ops/ready", b.nonce)[1:],
+		Image: "laufwerk-test/" + image + ":1", User: b.user, Entrypoint: argv[:1], Cmd: argv[1:],
 		Labels: map[string]string{"laufwerk-test-inside": b.nonce},
 	}, h, nil, nil, "")
 	must(t, err)

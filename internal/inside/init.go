@@ -23,24 +23,37 @@ import (
 func initialise(env *system.Env, ready, nonce string, mounts []string) int {
 	process.IgnoreSignals()
 	code := failure.ExitFailed
-	var held *process.File
-	err := withoutLinks(mounts)
-	switch {
+	var err error
+	switch err = withoutLinks(mounts); {
 	case err != nil:
 		code = ExitLinks
 	case slices.ContainsFunc(system.Groups(), func(g int) bool { return g != system.GID() }):
 		err, code = fmt.Errorf("besides its own group %d it has others: %v", system.GID(), system.Groups()), ExitGroups
 	default:
-		held, err = announce(ready, nonce)
+		err = stay(ready, nonce)
 	}
+	_, _ = fmt.Fprintf(env.Err, "laufwerk %s init: %v\n", Argument, err)
+	return code
+}
+
+// hold is the main process of a sandbox. It starts nothing.
+func hold(env *system.Env, ready, nonce string) int {
+	process.IgnoreSignals()
+	err := stay(ready, nonce)
+	_, _ = fmt.Fprintf(env.Err, "laufwerk %s hold: %v\n", Argument, err)
+	return failure.ExitFailed
+}
+
+// stay announces that this process runs, and then does nothing else for as long as it lives. It returns only with an error.
+func stay(ready, nonce string) error {
+	held, err := announce(ready, nonce)
 	if err != nil {
-		_, _ = fmt.Fprintf(env.Err, "laufwerk %s init: %v\n", Argument, err)
-		return code
+		return err
 	}
 	debug.SetGCPercent(-1)
 	debug.FreeOSMemory()
 	process.Keep(held)
-	return failure.ExitDone
+	return nil
 }
 
 // withoutLinks makes sure that the paths lead where they say.

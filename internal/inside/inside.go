@@ -20,7 +20,7 @@ import (
 const Argument = "__inside"
 
 // Binary is where a sandbox has the binary.
-const Binary = "/laufwerk/laufwerk"
+const Binary = "/opt/laufwerk/laufwerk"
 
 // Init is the sandbox's first process. It reaps what loses its parent, no signal from inside ends it, and it writes nonce
 // into the file ready, which it keeps locked for as long as it lives: see Look. The directory of ready must be there.
@@ -30,6 +30,10 @@ const Binary = "/laufwerk/laufwerk"
 func Init(ready, nonce string, mounts ...string) []string {
 	return append([]string{Binary, Argument, "init", ready, nonce}, mounts...)
 }
+
+// Hold is the main process of a sandbox whose first process is somebody else's. As Init it writes nonce into the file ready and
+// keeps that locked for as long as it lives, and no signal that can be ignored ends it; what loses its parent is not its affair.
+func Hold(ready, nonce string) []string { return []string{Binary, Argument, "hold", ready, nonce} }
 
 // Exit codes of Init, see there.
 const (
@@ -57,6 +61,9 @@ func Put(path string, mode fs.FileMode, size int) []string {
 // Probe tells what the sandbox has: see Probed.
 func Probe() []string { return []string{Binary, Argument, "probe"} }
 
+// Environment tells with what environment programs are started in the sandbox: see ReadEnvironment.
+func Environment() []string { return []string{Binary, Argument, "environment"} }
+
 // memory is the heap in bytes from which on these processes rather work than grow: they count against the sandbox's limit.
 const memory = 16 << 20
 
@@ -71,7 +78,7 @@ func Main(env *system.Env, args []string) int {
 			args int
 			run  func(env *system.Env, args []string) error
 		}{
-			{"interrupt", 1, interrupt}, {"fence", 1, fence}, {"put", 3, put}, {"probe", 0, probe},
+			{"interrupt", 1, interrupt}, {"fence", 1, fence}, {"put", 3, put}, {"probe", 0, probe}, {"environment", 0, environment},
 		} {
 			if s.name != args[0] || s.args != len(args)-1 {
 				continue
@@ -82,6 +89,9 @@ func Main(env *system.Env, args []string) int {
 			}
 			return failure.ExitDone
 		}
+		if args[0] == "hold" && len(args) == 3 {
+			return hold(env, args[1], args[2])
+		}
 		if args[0] == "init" && len(args) > 2 {
 			return initialise(env, args[1], args[2], args[3:])
 		}
@@ -89,6 +99,6 @@ func Main(env *system.Env, args []string) int {
 			return supervisor(env, args[1])
 		}
 	}
-	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE [MOUNT …] | %s DIR | interrupt DIR | fence DIR | put FILE MODE SIZE | probe\n", Argument, supervise.Inside)
+	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE [MOUNT …] | hold FILE NONCE | %s DIR | interrupt DIR | fence DIR | put FILE MODE SIZE | probe | environment\n", Argument, supervise.Inside)
 	return failure.ExitUsage
 }

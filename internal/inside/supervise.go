@@ -20,7 +20,9 @@ func supervisor(env *system.Env, dir string) int {
 	return supervise.Contained(env, dir)
 }
 
-func launcher(env *system.Env) supervise.LocalLauncher { return supervise.LocalLauncher{Now: env.Now} }
+func launcher(env *system.Env) supervise.LocalLauncher {
+	return supervise.LocalLauncher{Now: env.Now, Apart: true}
+}
 
 // answer is what interrupt prints.
 type answer struct {

@@ -29,7 +29,7 @@ const markLimit = 2 * time.Second
 func (l LocalLauncher) Fence(ctx context.Context, dir string) Fenced {
 	ctx, cancel := context.WithTimeout(ctx, fenceLimit)
 	defer cancel()
-	f := fenceDir(ctx, dir)
+	f := l.fenceDir(ctx, dir)
 	if l.Now != nil {
 		f.At = l.Now().UTC()
 	}
@@ -98,14 +98,14 @@ func unsure(how, format string, args ...any) Fenced {
 	return Fenced{How: how, Why: fmt.Sprintf(format, args...)}
 }
 
-func fenceDir(ctx context.Context, dir string) Fenced {
+func (l LocalLauncher) fenceDir(ctx context.Context, dir string) Fenced {
 	half := time.NewTimer(fenceLimit / 2)
 	defer half.Stop()
 	signalled := false
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		status, err := Abandon(dir)
 		if errors.Is(err, ErrSpoilt) {
-			return salvage(ctx, dir, err)
+			return l.salvage(ctx, dir, err)
 		}
 		if err != nil {
 			return unsure(HowSubreaper, "%v", err)
@@ -121,11 +121,11 @@ func fenceDir(ctx context.Context, dir string) Fenced {
 			return unsure(HowSubreaper, "%v", err)
 		}
 		if !v.Held && v.Started != nil {
-			return orphaned(ctx, v)
+			return l.orphaned(ctx, v)
 		}
 		if v.Started != nil && !signalled {
 			signalled = true
-			if err := terminate(v.Started.Supervisor, dir); err != nil {
+			if err := l.terminate(v.Started.Supervisor, dir); err != nil {
 				return unsure(HowSubreaper, "the supervisor holds its lock but cannot be signalled: %v", err)
 			}
 		}
@@ -134,7 +134,7 @@ func fenceDir(ctx context.Context, dir string) Fenced {
 			return stuck(v)
 		case <-half.C:
 			if v.Started != nil && v.Started.Cgroup != "" && supervises(v.Started.Supervisor, dir) { // it does not answer, and it is not needed
-				_ = process.Signal(v.Started.Supervisor, syscall.SIGKILL)
+				_ = l.signal(v.Started.Supervisor, syscall.SIGKILL)
 			}
 		case <-time.After(wait):
 		}
@@ -145,7 +145,7 @@ func fenceDir(ctx context.Context, dir string) Fenced {
 const salvageLimit = 5 * time.Second
 
 // salvage ends what can be found of an operation whose records do not say any more how it stands. It is never sure.
-func salvage(ctx context.Context, dir string, why error) Fenced {
+func (l LocalLauncher) salvage(ctx context.Context, dir string, why error) Fenced {
 	f := unsure(HowMarks, "%v", why)
 	r, err := openRecords(dir)
 	if err != nil {
@@ -156,18 +156,18 @@ func salvage(ctx context.Context, dir string, why error) Fenced {
 	if err != nil || process.Look(st.Supervisor) == process.Elsewhere {
 		return f
 	}
-	_ = terminate(st.Supervisor, dir)
+	_ = l.terminate(st.Supervisor, dir)
 	ctx, cancel := context.WithTimeout(ctx, salvageLimit)
 	defer cancel()
 	for supervises(st.Supervisor, dir) && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			_ = process.Signal(st.Supervisor, syscall.SIGKILL)
+			_ = l.signal(st.Supervisor, syscall.SIGKILL)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	_, _ = cgroupEnded(ctx, *st)
-	f.Survivors = endMarked(context.WithoutCancel(ctx), st.Mark)
+	f.Survivors = l.endMarked(context.WithoutCancel(ctx), st.Mark)
 	return f
 }
 
@@ -183,7 +183,7 @@ func stuck(v View) Fenced {
 }
 
 // orphaned fences what a supervisor has left that is gone.
-func orphaned(ctx context.Context, v View) Fenced {
+func (l LocalLauncher) orphaned(ctx context.Context, v View) Fenced {
 	st := *v.Started
 	switch process.Look(st.Supervisor) {
 	case process.OtherBoot:
@@ -195,7 +195,7 @@ func orphaned(ctx context.Context, v View) Fenced {
 	if v.Gone != nil && v.Gone.Sure && err == nil {
 		return *v.Gone
 	}
-	survivors := endMarked(ctx, st.Mark)
+	survivors := l.endMarked(ctx, st.Mark)
 	switch {
 	case len(survivors) > 0:
 		f := unsure(HowMarks, "marked processes cannot be ended")
@@ -206,7 +206,7 @@ func orphaned(ctx context.Context, v View) Fenced {
 	case empty:
 		return Fenced{Sure: true, How: HowCgroup}
 	default:
-		return unsure(HowMarks, "the supervisor was killed, and there was no control group (%s): a process that has cleared its environment would not be found", st.NoCgroup)
+		return unsure(HowMarks, "the supervisor was killed, and there was no control group (%s): a process whose environment was cleared, or cannot be read from here, would not be found", st.NoCgroup)
 	}
 }
 
@@ -233,7 +233,7 @@ func cgroupEnded(ctx context.Context, st Started) (bool, error) {
 }
 
 // endMarked kills the processes that carry exactly this mark and names those that remain.
-func endMarked(ctx context.Context, mark string) (left []int) {
+func (l LocalLauncher) endMarked(ctx context.Context, mark string) (left []int) {
 	ctx, cancel := context.WithTimeout(ctx, markLimit)
 	defer cancel()
 	for {
@@ -243,7 +243,7 @@ func endMarked(ctx context.Context, mark string) (left []int) {
 			return nil
 		}
 		for _, id := range ids {
-			_ = process.Signal(id, syscall.SIGKILL)
+			_ = l.signal(id, syscall.SIGKILL)
 			left = append(left, id.PID)
 		}
 		select {
@@ -301,18 +301,26 @@ func tail(dir string) string {
 }
 
 // terminate asks a supervisor to end everything, also one that something has stopped.
-func terminate(id process.Identity, dir string) error {
+func (l LocalLauncher) terminate(id process.Identity, dir string) error {
 	switch live := process.Look(id); {
 	case live == process.Elsewhere:
 		return errors.New("it is in another PID namespace")
 	case live == process.Alive && supervises(id, dir):
-		err := process.Signal(id, syscall.SIGTERM)
+		err := l.signal(id, syscall.SIGTERM)
 		if err == nil {
-			err = process.Signal(id, syscall.SIGCONT)
+			err = l.signal(id, syscall.SIGCONT)
 		}
 		if !errors.Is(err, process.ErrGone) {
 			return err
 		}
 	}
 	return nil // it is gone: then its lock is free by the next look, or what holds it is not what was recorded
+}
+
+// signal signals a process that was recorded or found.
+func (l LocalLauncher) signal(id process.Identity, sig syscall.Signal) error {
+	if l.Apart {
+		return process.SignalApart(id, sig)
+	}
+	return process.Signal(id, sig)
 }

@@ -22,6 +22,7 @@ type LocalLauncher struct {
 	Executable string   // this binary, see system.Executable
 	Env        []string // of the supervisor itself, not of the command: nothing but what tests need
 	Now        func() time.Time
+	Apart      bool // every process that can be seen here belongs to the session itself
 }
 
 const (
@@ -161,5 +162,5 @@ func (l LocalLauncher) Interrupt(_ context.Context, dir string) error {
 	if !v.Held || v.Started == nil || !supervises(v.Started.Supervisor, dir) {
 		return process.ErrGone
 	}
-	return process.Signal(v.Started.Supervisor, syscall.SIGINT)
+	return l.signal(v.Started.Supervisor, syscall.SIGINT)
 }

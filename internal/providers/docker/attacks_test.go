@@ -106,9 +106,9 @@ func TestAnImageThatMeansNoGood(t *testing.T) {
 	}
 	in, sb := w.open(def, false)
 	script := `export PATH=/bin:/usr/bin; env | grep -c -e API_KEY -e LAUFWERK_HOME; echo $KEPT $HOME $TMPDIR $LAUFWERK_MARK $PWD; echo kept >kept
-mkdir /laufwerk/mine /var/mine /data/mine /a:b/mine && mv /laufwerk/ops /laufwerk/other; rm -f /laufwerk/laufwerk; umount /laufwerk/home; ls /laufwerk`
+mkdir /laufwerk/mine /var/mine /data/mine /a:b/mine && mv /laufwerk/ops /laufwerk/other; rm -f /opt/laufwerk/laufwerk; umount /laufwerk/home; ls /laufwerk`
 	said, _ := w.run(in, sb, "1", "/bin/sh", "-c", script)
-	if want := "0\nyes /laufwerk/home /tmp " + in.Claim + "/1 /workspace\nhome\nlaufwerk\nlogin\nmine\nops\n"; !strings.HasPrefix(said, want) {
+	if want := "0\nyes /laufwerk/home /tmp " + in.Claim + "/1 /workspace\nhome\nlogin\nmine\nops\n"; !strings.HasPrefix(said, want) {
 		t.Errorf("%q, want %q", said, want)
 	}
 	if said, code := w.run(in, sb, "2", "/bin/cat", "kept"); said != "kept\n" || code != 0 {

@@ -91,6 +91,23 @@ func Signal(id Identity, sig syscall.Signal) error {
 	}
 }
 
+// SignalApart is Signal for places of which every visible process belongs to one session. Where pidfds are refused, a process
+// is signalled by its id as soon as it was compared with the record: the worst that an id which passes to another one in
+// between can do is to hit another one of that session.
+func SignalApart(id Identity, sig syscall.Signal) error {
+	err := Signal(id, sig)
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	switch Look(id) {
+	case Alive:
+		return gone(unix.Kill(id.PID, sig))
+	case Dead:
+		return ErrGone
+	}
+	return err
+}
+
 func gone(err error) error {
 	if errors.Is(err, unix.ESRCH) {
 		return ErrGone

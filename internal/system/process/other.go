@@ -38,6 +38,7 @@ func Descendants(int) []Identity                             { return nil }
 func KillChildren() int                                      { return 0 }
 func KillDescendants()                                       {}
 func SignalGroup(int, syscall.Signal) error                  { return ErrUnsupported }
+func SignalApart(Identity, syscall.Signal) error             { return ErrUnsupported }
 func Marked(string, func(string) bool) ([]Identity, error)   { return nil, ErrUnsupported }
 func CgroupPath(string) (dir, why string)                    { return "", ErrUnsupported.Error() }
 func MakeCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
