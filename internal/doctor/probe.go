@@ -2,82 +2,20 @@ package doctor
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"path/filepath"
-	"strconv"
-	"time"
 
-	"github.com/laufwerk/laufwerk/internal/claims"
-	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/session"
 )
 
-// probe runs a command on a target as a session does: with a claim of no run, which clean-up sweeps if this process dies.
+// probe runs a command on a target as a session does.
 func (d *doctor) probe(ctx context.Context, p providers.Provider, def providers.Definition) []Check {
 	s, err := d.service(ctx)
 	if err != nil {
 		return one(Skip, "the home cannot be used")
 	}
-	operation := "probe-" + strconv.FormatInt(d.Now().UnixNano(), 36)
-	id := claims.ID("", def.ID+"/"+operation)
-	dir := filepath.Join(s.Home.Dir(), "probes", id)
-	endpoint, err := p.Endpoint(ctx, def)
+	out, err := session.Prober{Driver: s.Driver, Home: s.Home.Dir(), Now: d.Now}.Probe(ctx, p, def)
 	if err != nil {
 		return failed(err)
-	}
-	plan, err := p.Plan(ctx, def, providers.SessionSpec{Key: "probe", Dir: dir, Workspace: filepath.Join(dir, "home"), Mark: id})
-	if err != nil {
-		return failed(err)
-	}
-	c, err := s.Driver.Allocate(ctx, claims.Request{
-		ID: id, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Operation: operation, Image: plan.Image,
-		Intent: providers.Intent{Name: "laufwerk-" + id, Endpoint: endpoint, Spec: plan.Spec},
-	})
-	if err != nil {
-		return failed(err)
-	}
-	out, err := run(ctx, p, def, c, dir)
-	if _, rerr := s.Driver.Release(context.WithoutCancel(ctx), c.ID); rerr != nil {
-		err = errors.Join(err, failure.Wrap(rerr, failure.Retained, "give the probe's session up"))
-	}
-	if err != nil {
-		return failed(err)
-	}
-	for i := range out {
-		out[i] = out[i].WithEvidence("claim " + c.ID)
 	}
 	return out
-}
-
-func run(ctx context.Context, p providers.Provider, def providers.Definition, c claims.Claim, dir string) ([]Check, error) {
-	sb, err := p.Enter(ctx, c.Intent, def)
-	if err != nil {
-		return nil, err
-	}
-	probe := providers.Probe{Argv: []string{"true"}, Read: func([]byte) []Check { return one(Pass, "a command ran and was cleaned up after") }}
-	if e, ok := p.(providers.Examining); ok {
-		probe = e.Probe(c.Intent, def)
-	}
-	ops := filepath.Join(dir, "ops", "probe-1")
-	at, err := supervise.Start(ctx, sb.Launcher(), ops, supervise.Spec{
-		Argv: probe.Argv, Env: sb.BaseEnv(), Dir: sb.Home(), MaxOutput: 64 << 10,
-		Timeout: time.Minute, Grace: time.Second, Mark: supervise.Mark(c.ID, "probe"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	exit, err := at.Wait(ctx)
-	if err != nil {
-		return nil, err
-	}
-	stdout, _, err := at.Output(supervise.Stdout)
-	if err == nil && exit.Code != 0 {
-		err = fmt.Errorf("the command ended with %d: %s", exit.Code, exit.Error)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return probe.Read(stdout), nil
 }
