@@ -7,6 +7,7 @@ SHELL        := /bin/bash
 LINT_VERSION := 2.15.0
 RELEASE      ?=
 PLATFORMS    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+DIST         ?= dist
 BUILD_PKG    := github.com/laufwerk/laufwerk/internal/build
 
 # Static, and the same bytes from the same revision wherever it is built. -buildvcs overrides what GOFLAGS may say.
@@ -21,9 +22,21 @@ CRASH_TESTS    = ^($(shell grep -ho '^func Test[A-Za-z0-9]*' $(CRASH_FILES) | se
 # Of one package's tests, against those that hang: one with containers and kills takes minutes on a small machine.
 TEST_LIMIT ?= 25m
 
-.PHONY: build test test-unit test-crash bench demo cover clean
+.PHONY: build release test test-unit test-crash bench demo cover clean
 build: ## the binary, bin/laufwerk
 	$(GO_BUILD) -o bin/laufwerk ./cmd/laufwerk
+
+# Each binary of a release carries the plain Linux builds that it is not itself, for containers of another platform than its own.
+release: ## the binaries of all platforms and their checksums, in dist; RELEASE=v1.2.3 names the version
+	@mkdir -p '$(DIST)'; tmp=$$(mktemp -d -p '$(DIST)' .new-XXXXXX); trap 'rm -rf "$$tmp"' EXIT; \
+	for arch in amd64 arm64; do GOOS=linux GOARCH=$$arch $(GO_BUILD) -o "$$tmp/linux-$$arch" ./cmd/laufwerk; done; \
+	go run ./release "$$tmp"; \
+	for p in $(PLATFORMS); do \
+		name=$${p/\//-}; echo "release $$p"; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO_BUILD) -tags release -overlay "$$tmp/$$name.json" -o "$$tmp/out/laufwerk-$$name" ./cmd/laufwerk; \
+	done; \
+	(cd "$$tmp/out" && sha256sum laufwerk-* >SHA256SUMS); \
+	mv -f "$$tmp"/out/* '$(DIST)'
 
 test: test-unit test-crash
 
@@ -56,10 +69,10 @@ cover: ## cover.out, and the total
 verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-sdk verify-platforms verify-reproducible
 
 verify-format:
-	@out=$$(gofmt -l bench cmd internal sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
+	@out=$$(gofmt -l bench cmd internal release sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
 
 update-format:
-	gofmt -w bench cmd internal sdk templates
+	gofmt -w bench cmd internal release sdk templates
 
 verify-modules:
 	@go mod tidy -diff || { echo "go.mod or go.sum is not tidy (make update-modules)"; exit 1; }
@@ -87,6 +100,13 @@ verify-reproducible:
 	(cd "$$tmp/copy" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$tmp/two" ./cmd/laufwerk); \
 	cmp "$$tmp/one" "$$tmp/two"; echo "two builds are identical"
 
+.PHONY: verify-release
+verify-release: ## two releases are identical, and each carries what its containers need
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
+	$(MAKE) --no-print-directory release DIST="$$tmp/one"; $(MAKE) --no-print-directory release DIST="$$tmp/two" >/dev/null; \
+	diff -r "$$tmp/one" "$$tmp/two"; echo "two releases are identical"; \
+	LAUFWERK_RELEASE="$$tmp/one" go test -count=1 -run TestRelease ./internal/inside/carried
+
 verify-sdk: ## the TypeScript half, and what init writes, against real tsc
 	sdk/verify.sh
 	sdk/node_modules/.bin/tsc -p templates
@@ -112,4 +132,4 @@ update-wire:
 	go test -count=1 -run TestGeneratedIsCurrent ./internal/openshell/wire -update
 
 clean:
-	rm -rf bin cover.out
+	rm -rf bin dist cover.out

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"encoding/json"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/inside/carried"
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
@@ -98,14 +98,6 @@ func newEngines(env *system.Env, set *settings.Settings) *engines {
 	return &engines{find: dockerengine.Finder{Vars: env.Vars, Home: env.Home(), Setting: set.Text(settings.DockerHost), UID: system.UID()}.Find}
 }
 
-// binary is our own program for a platform of containers.
-func binary(platform string) (string, error) {
-	if runtime.GOOS != "linux" || platform != "linux/"+runtime.GOARCH {
-		return "", failure.New(failure.Unsupported, "this build of laufwerk is for %s/%s, and carries no program for %s containers", runtime.GOOS, runtime.GOARCH, platform)
-	}
-	return system.Program(), nil
-}
-
 // preparer prepares images of Docker targets.
 type preparer struct {
 	d    *cli.Deps
@@ -119,7 +111,7 @@ type wanted struct {
 	manifest string // where the receipt is written; "" makes the standard image
 }
 
-func (p preparer) prepare(ctx context.Context, w wanted, r cliprepare.DockerRequest) (prepare.DockerResult, error) {
+func (p preparer) prepare(ctx context.Context, w wanted, r cliprepare.ImageRequest) (prepare.DockerResult, error) {
 	set, err := p.d.Settings()
 	if err != nil {
 		return prepare.DockerResult{}, err
@@ -132,10 +124,11 @@ func (p preparer) prepare(ctx context.Context, w wanted, r cliprepare.DockerRequ
 	if err != nil {
 		return prepare.DockerResult{}, err
 	}
-	at := newEngines(p.d.Env, set)
+	at, programs := newEngines(p.d.Env, set), carried.New(system.Program(), s.Home.Dir(), carried.Files())
 	return prepare.Docker(ctx, prepare.DockerOptions{
 		Cache: imagecache.Docker(w.cache), Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return at.at(ctx, "") }, Claims: s.Driver,
-		Binary: binary, Now: p.d.Env.Now, Command: "laufwerk " + redact.Line(strings.Join(p.d.Env.Args, " ")), Wait: prepare.DefaultWait, Say: r.Say,
+		Binary: func(platform string) (string, error) { return programs.Path(ctx, platform) },
+		Now:    p.d.Env.Now, Command: "laufwerk " + redact.Line(strings.Join(p.d.Env.Args, " ")), Wait: prepare.DefaultWait, Say: r.Say,
 		Image: w.base, Manifest: w.manifest, Settings: install, Network: r.Network, Resources: r.Resources,
 	})
 }
@@ -159,13 +152,13 @@ func (p preparer) directory(option, root string) (string, error) {
 	return imagecache.Directory(option, root, p.d.Env.Home(), home), err
 }
 
-// docker is cliprepare.Docker.
-func (p preparer) docker(ctx context.Context, r cliprepare.DockerRequest) ([]cliprepare.DockerImage, error) {
+// docker is cliprepare.Images.
+func (p preparer) docker(ctx context.Context, r cliprepare.ImageRequest) ([]cliprepare.Image, error) {
 	targets := r.Targets
 	if targets == nil { // the standard image
 		targets = []providers.Definition{{Options: json.RawMessage("{}")}}
 	}
-	var out []cliprepare.DockerImage
+	var out []cliprepare.Image
 	for _, t := range targets {
 		one, err := p.target(ctx, t, r)
 		if err != nil {
@@ -176,8 +169,8 @@ func (p preparer) docker(ctx context.Context, r cliprepare.DockerRequest) ([]cli
 	return out, nil
 }
 
-func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepare.DockerRequest) (cliprepare.DockerImage, error) {
-	out := cliprepare.DockerImage{Target: t.ID}
+func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepare.ImageRequest) (cliprepare.Image, error) {
+	out := cliprepare.Image{Target: t.ID}
 	need, err := docker.PreparationOf(t)
 	if err != nil || need.Own {
 		return out, err
@@ -218,7 +211,7 @@ func (p preparer) initialise(load cliprepare.Project) initproject.Prepare {
 			if t.ID != target {
 				continue
 			}
-			made, err := p.target(ctx, t, cliprepare.DockerRequest{Root: root, Say: p.d.UI.Talkf})
+			made, err := p.target(ctx, t, cliprepare.ImageRequest{Root: root, Say: p.d.UI.Talkf})
 			if err != nil || made.Image == "" {
 				return nil, err
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/harness/codex"
 	"github.com/laufwerk/laufwerk/internal/harness/command"
+	"github.com/laufwerk/laufwerk/internal/inside/carried"
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -31,7 +32,7 @@ func newParts(env *system.Env, home string, e *engines) parts {
 		providers: map[string]providers.Provider{
 			local.Kind: local.New(system.Executable(), env.Vars, env.Now).WithPrograms(prepared),
 			docker.Kind: docker.New(docker.Config{
-				Executable: system.Program(), Vars: env.Vars, Home: env.Home(), State: home, Now: env.Now, UID: system.UID(), GID: system.GID(),
+				Executable: system.Program(), Carried: carried.Files(), Vars: env.Vars, Home: env.Home(), State: home, Now: env.Now, UID: system.UID(), GID: system.GID(),
 				Connect: e.at, Host: e.host,
 			}),
 		},

@@ -7,8 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
-	"runtime"
 	"strings"
 	"time"
 
@@ -18,13 +18,15 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/inside/carried"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Config is what a Provider needs.
 type Config struct {
-	Executable string // this binary, which runs inside as the supervisor
+	Executable string // this binary, which runs inside as the supervisor where the engine's platform is its own
+	Carried    fs.FS  // those for other platforms, nil is none: see carried.New
 	Vars       map[string]string
 	Home       string // the user's home directory
 	Now        func() time.Time
@@ -39,6 +41,7 @@ type Config struct {
 // Provider is the docker target.
 type Provider struct {
 	c        Config
+	programs carried.Programs
 	patience time.Duration
 }
 
@@ -47,7 +50,7 @@ var _ providers.Provider = (*Provider)(nil)
 // New makes it; nothing is connected to before it is needed.
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
-	return &Provider{c: c, patience: patience}
+	return &Provider{c: c, programs: carried.New(c.Executable, c.State, c.Carried), patience: patience}
 }
 
 // Info says what a container enforces.
@@ -154,13 +157,10 @@ func (p *Provider) find(ctx context.Context, def providers.Definition, need prov
 }
 
 // fits says why sessions cannot run on an engine at all.
-func (p *Provider) fits(f dockerengine.Facts) error {
-	if f.OS != "linux" || f.Arch != runtime.GOARCH || runtime.GOOS != "linux" {
-		return failure.New(failure.NotReady, "the engine runs %s/%s containers, and this build of laufwerk is for %s/%s: it carries no supervisor for the engine",
-			f.OS, f.Arch, runtime.GOOS, runtime.GOARCH)
-	}
-	return nil
-}
+func (p *Provider) fits(f dockerengine.Facts) error { return p.programs.Has(platform(f)) }
+
+// platform is that of the programs which an engine's kernel runs.
+func platform(f dockerengine.Facts) string { return f.OS + "/" + f.Arch }
 
 // enforced says which limits the engine would drop without an error, or refuse when a container is made.
 func enforced(r targets.Resources, f dockerengine.Facts) error {

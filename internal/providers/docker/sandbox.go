@@ -139,6 +139,9 @@ func (s *sandbox) start(ctx context.Context) error {
 	if err := sessiondir.OpenUp(s.spec.Dir); err != nil {
 		return failure.Wrap(err, failure.NotReady, "open the directories of the session")
 	}
+	if err := s.p.programs.Restore(ctx, s.spec.Binary); err != nil {
+		return err
+	}
 	crash.Point("docker/before-start")
 	_, err := s.e.Start(ctx, s.in.Resource)
 	crash.Point("docker/after-start")
