@@ -127,7 +127,7 @@ func (p preparer) asked(ctx context.Context, root string, args json.RawMessage, 
 	if err != nil {
 		return out, err
 	}
-	r := cliprepare.DockerRequest{Root: root, Say: p.d.UI.Talkf}
+	r := cliprepare.ImageRequest{Root: root, Say: p.d.UI.Talkf}
 	var w wanted
 	if raw := fields["image"]; !options.Absent(raw) {
 		if w.base, err = targets.Image("image", raw); err != nil {

@@ -1,4 +1,4 @@
-// Package prepare holds the commands `laufwerk prepare local` and `laufwerk prepare docker`.
+// Package prepare holds the commands `laufwerk prepare local|docker|openshell`.
 package prepare
 
 import (
@@ -25,8 +25,9 @@ type Project func(ctx context.Context, root string) (*project.Project, error)
 const localKind = "local"
 
 // New makes the group.
-func New(d *cli.Deps, load Project, docker Docker) *cobra.Command {
-	g := cli.Group("prepare", "Make ready what execution targets need", newLocal(d, load, nil), newDocker(d, load, docker, nil))
+func New(d *cli.Deps, load Project, images Images) *cobra.Command {
+	g := cli.Group("prepare", "Make ready what execution targets need",
+		newLocal(d, load, nil), newImages(d, load, dockerKind, images, nil), newImages(d, load, openshellKind, images, nil))
 	g.GroupID = cli.SectionStart
 	return g
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,14 +15,19 @@ import (
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// dockerKind is the kind of the targets that are prepared.
-const dockerKind = "docker"
+// The kinds of targets whose sessions start from images.
+const (
+	dockerKind    = "docker"
+	openshellKind = "openshell"
+)
 
-// DockerRequest is what is to be prepared, and with what.
-type DockerRequest struct {
+// ImageRequest is what is to be prepared, and with what.
+type ImageRequest struct {
+	Kind    string                 // of the targets
 	Root    string                 // of the project; "" outside of one
 	Targets []providers.Definition // whose images are wanted; none is the standard image alone
 	Image   string                 // the base image; "" is the standard one
@@ -34,44 +40,87 @@ type DockerRequest struct {
 	Say func(format string, args ...any) // tells what takes its time
 }
 
-// DockerImage is a prepared image. Image is "" for a target with an image of its own, which nobody prepares.
-type DockerImage struct {
+// Image is a prepared image. Image.Image is "" for a target with an image of its own, which nobody prepares.
+type Image struct {
 	Target   string `json:"target"` // "" outside of a project
 	Image    string `json:"image"`  // its id
 	Manifest string `json:"manifestPath"`
-	Reused   bool   `json:"reused"` // nothing was done
+	Reused   bool   `json:"reused"`          // nothing was done
+	Probe    *Probe `json:"probe,omitempty"` // of OpenShell targets: a sandbox was made from it, and removed
 }
 
-// Docker prepares images of Docker targets. Failures: NotReady (the engine, the base image, the network), LockHeld with the
-// holder, OutcomeUnknown and Retained where something may have been left on the engine.
-type Docker func(ctx context.Context, r DockerRequest) ([]DockerImage, error)
+// Probe is what a sandbox that was made for nothing but that has shown.
+type Probe struct {
+	Status  string   `json:"status"`            // "passed", or "pending": it could not be made yet
+	Waiting []string `json:"waiting,omitempty"` // for what
+	Next    string   `json:"next,omitempty"`    // the command that helps
+}
 
-// DockerOptions of `prepare docker`.
-type DockerOptions struct {
+// Pending is the status of a probe that waits for something, Passed of one that was made.
+const (
+	Passed  = "passed"
+	Pending = "pending"
+)
+
+// Images prepares images. Failures: NotReady (the engine, the base image, the network), LockHeld with the holder,
+// OutcomeUnknown and Retained where something may have been left on the engine.
+type Images func(ctx context.Context, r ImageRequest) ([]Image, error)
+
+// ImageOptions of `prepare docker` and `prepare openshell`.
+type ImageOptions struct {
 	Deps    *cli.Deps
 	Project Project
-	Prepare Docker
+	Prepare Images
 
 	Target  string
 	CPUs    string
 	Memory  string
-	Request DockerRequest
+	Request ImageRequest
 }
 
-func newDocker(d *cli.Deps, load Project, docker Docker, runF func(context.Context, *DockerOptions) error) *cobra.Command {
-	o := &DockerOptions{Deps: d, Project: load, Prepare: docker}
-	cmd := &cobra.Command{
-		Use:   "docker",
-		Short: "Make the images that sessions in containers start from",
-		Long: `Make the images of the project's Docker targets: a base image with the Codex that this version of laufwerk is made for,
+// about is what the help of a command says.
+type about struct{ short, long, example, cache string }
+
+// abouts are by kind.
+func abouts() map[string]about {
+	return map[string]about{dockerKind: {
+		short: "Make the images that sessions in containers start from",
+		long: `Make the images of the project's Docker targets: a base image with the Codex that this version of laufwerk is made for,
 installed from a lockfile with checksums, tried inside, and recorded in a receipt. A receipt that still holds is reused, so
 that the command can stand in front of every run; after an upgrade of laufwerk it makes the images anew. Outside of a project
 the standard image is made. No workspace and no login is ever near an image that is being made.
 
 The base image needs Node.js 22 or newer with npm or pnpm, git, bash and setsid. What is given with --ca, --npmrc, --registry
 and --proxy is for the installation alone and stays in no image.`,
-		Example: "$ laufwerk prepare docker\n\n# One target, from a base image of your own\n$ laufwerk prepare docker --target docker --image registry.example/team/node:22\n\n" +
+		example: "$ laufwerk prepare docker\n\n# One target, from a base image of your own\n$ laufwerk prepare docker --target docker --image registry.example/team/node:22\n\n" +
 			"# Behind a proxy that looks into TLS\n$ laufwerk prepare docker --proxy http://proxy.example:3128 --ca /etc/ssl/certs/ca-certificates.crt",
+		cache: "images/",
+	}, openshellKind: {
+		short: "Make the images that sandboxes of OpenShell start from",
+		long: `Make the images of the project's OpenShell targets: a base image with the Codex that this version of laufwerk is made for,
+below /sandbox/.harness-bootstrap, where network policies expect it, and with the directories that a sandbox's file system
+policy names. It is installed from a lockfile with checksums, tried inside, and recorded in a receipt that is reused as long
+as it holds. No workspace and no credential is ever near an image that is being made.
+
+Then a sandbox is made from it and removed, which shows that the gateway makes sandboxes on this host's engine, and that they
+see this host's files. Without a registered gateway or without the target's provider that is pending: the image is made all
+the same.
+
+The base image needs Node.js 22 or newer with npm or pnpm, git, bash, setsid and ip (iproute2), and no VOLUME. What is given
+with --ca, --npmrc, --registry and --proxy is for the installation alone and stays in no image.`,
+		example: "$ laufwerk prepare openshell\n\n# One target, from a base image of your own\n$ laufwerk prepare openshell --target secure-coding --image registry.example/team/node:22",
+		cache:   "images/openshell/",
+	}}
+}
+
+func newImages(d *cli.Deps, load Project, kind string, images Images, runF func(context.Context, *ImageOptions) error) *cobra.Command {
+	o := &ImageOptions{Deps: d, Project: load, Prepare: images, Request: ImageRequest{Kind: kind}}
+	says := abouts()[kind]
+	cmd := &cobra.Command{
+		Use:     kind,
+		Short:   says.short,
+		Long:    says.long,
+		Example: says.example,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(cmd); err != nil {
 				return err
@@ -79,13 +128,13 @@ and --proxy is for the installation alone and stays in no image.`,
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
-			return runDocker(cmd.Context(), o)
+			return runImages(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Target, "target", "", "prepare for the target `ID` alone")
 	f.StringVar(&o.Request.Image, "image", "", "begin with the image `REF` instead of the public one of Node.js 22")
-	f.StringVar(&o.Request.Cache, "cache-directory", "", "keep receipts in `DIR` (default: what the target says, else images/ in $LAUFWERK_HOME)")
+	f.StringVar(&o.Request.Cache, "cache-directory", "", "keep receipts in `DIR` (default: what the target says, else "+says.cache+" in $LAUFWERK_HOME)")
 	f.StringVar(&o.Request.Settings.CA, "ca", "", "also trust the certificates in `FILE`, in PEM (default: the file that NODE_EXTRA_CA_CERTS or npm_config_cafile names)")
 	f.StringVar(&o.Request.Settings.NPMRC, "npmrc", "", "install with the npm configuration in `FILE`")
 	f.StringVar(&o.Request.Settings.Registry, "registry", "", "install from the npm registry at `URL` (default: what npm_config_registry says, or the public one)")
@@ -96,7 +145,7 @@ and --proxy is for the installation alone and stays in no image.`,
 	return cmd
 }
 
-func (o *DockerOptions) check(cmd *cobra.Command) error {
+func (o *ImageOptions) check(cmd *cobra.Command) error {
 	for _, name := range []string{"target", "image", "cache-directory", "ca", "npmrc", "registry", "proxy", "network", "cpus", "memory"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return cli.Usage(cmd, "--%s is empty", name)
@@ -142,7 +191,7 @@ func (o *DockerOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func runDocker(ctx context.Context, o *DockerOptions) error {
+func runImages(ctx context.Context, o *ImageOptions) error {
 	d := o.Deps
 	ctx, stop := d.Interruptible(ctx)
 	defer stop()
@@ -155,7 +204,7 @@ func runDocker(ctx context.Context, o *DockerOptions) error {
 	if err != nil {
 		return err
 	}
-	out := []DockerImage{}
+	out := []Image{}
 	for _, m := range made {
 		name := ""
 		if m.Target != "" {
@@ -170,6 +219,12 @@ func runDocker(ctx context.Context, o *DockerOptions) error {
 		default:
 			ui.Talkf("%sthe image is prepared\n", name)
 		}
+		if p := m.Probe; p != nil && p.Status == Pending {
+			ui.Talkf("%sno sandbox was made from it yet, for that waits for this: %s\n", name, redact.Line(strings.Join(p.Waiting, "; ")))
+			if p.Next != "" {
+				ui.Talkf("next: %s\n", p.Next)
+			}
+		}
 		ui.Printf("%s\n", m.Image)
 		out = append(out, m)
 	}
@@ -177,7 +232,7 @@ func runDocker(ctx context.Context, o *DockerOptions) error {
 }
 
 // find sets the project and those of its targets that are wanted. Without --target there need be none.
-func (o *DockerOptions) find(ctx context.Context) error {
+func (o *ImageOptions) find(ctx context.Context) error {
 	d := o.Deps
 	set, err := d.Settings()
 	if err != nil {
@@ -200,12 +255,12 @@ func (o *DockerOptions) find(ctx context.Context) error {
 	}
 	o.Request.Root = root
 	for _, t := range p.Targets {
-		if t.Kind == dockerKind && (o.Target == "" || o.Target == t.ID) {
+		if t.Kind == o.Request.Kind && (o.Target == "" || o.Target == t.ID) {
 			o.Request.Targets = append(o.Request.Targets, t)
 		}
 	}
 	if o.Target != "" && o.Request.Targets == nil {
-		return noTarget(p, dockerKind, o.Target)
+		return noTarget(p, o.Request.Kind, o.Target)
 	}
 	return nil
 }
