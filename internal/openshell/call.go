@@ -1,0 +1,257 @@
+package openshell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/redact"
+)
+
+// limits bound every call but Exec, whatever its context says.
+type limits struct {
+	ping   time.Duration // also to connect
+	info   time.Duration
+	query  time.Duration
+	effect time.Duration
+}
+
+// A gateway answers all of these at once; one on a busy machine takes seconds, one that hangs for ever.
+func standardLimits() limits {
+	return limits{ping: 5 * time.Second, info: 10 * time.Second, query: 30 * time.Second, effect: 2 * time.Minute}
+}
+
+// call is what is known of one request: the outcome of an effect follows from it, not from the status alone, which the library
+// makes up where no answer came.
+type call struct {
+	parent   context.Context // the caller's
+	ctx      context.Context // with the limit
+	limit    time.Duration   // 0 for none
+	sent     atomic.Bool     // a part of the request may have reached the gateway
+	answered atomic.Bool     // the status is the gateway's
+	secrets  []string        // values that the request has, and no error may have
+}
+
+type callKey struct{}
+
+// begin bounds a call and watches it. The cancel function ends it; it has to be called.
+func begin(parent context.Context, limit time.Duration) (*call, context.CancelFunc) {
+	c := &call{parent: parent, limit: limit}
+	ctx := context.WithValue(parent, callKey{}, c)
+	var cancel context.CancelFunc
+	if limit > 0 {
+		c.ctx, cancel = context.WithTimeout(ctx, limit)
+	} else {
+		c.ctx, cancel = context.WithCancel(ctx)
+	}
+	return c, cancel
+}
+
+// watch notes in a call what came of its request.
+type watch struct{}
+
+func (watch) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (watch) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (watch) HandleConn(context.Context, stats.ConnStats)                       {}
+
+func (watch) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	c, _ := ctx.Value(callKey{}).(*call)
+	if c == nil {
+		return
+	}
+	switch s.(type) {
+	case *stats.OutHeader:
+		c.sent.Store(true)
+	case *stats.InTrailer:
+		c.answered.Store(true)
+	}
+}
+
+// TooLarge is a request that no gateway would take: it was not sent. Sizes are in bytes.
+type TooLarge struct{ Size, Limit int }
+
+func (t *TooLarge) Error() string {
+	return fmt.Sprintf("the request has %d bytes, and a gateway takes at most %d", t.Size, t.Limit)
+}
+
+// fits refuses a message before it is sent.
+func fits(m proto.Message) error {
+	if n := proto.Size(m); n > maxSent {
+		return &TooLarge{Size: n, Limit: maxSent}
+	}
+	return nil
+}
+
+// refused says whether the gateway answered that it did nothing.
+func (c *call) refused(err error) bool {
+	return c.answered.Load() && slices.Contains([]codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound}, status.Code(err))
+}
+
+// outcome is what a call did: nil is Yes; a refusal or a request that was never sent is No; all else may have arrived.
+func (c *call) outcome(err error) providers.Done {
+	switch {
+	case err == nil:
+		return providers.Yes
+	case c.refused(err) || !c.sent.Load():
+		return providers.No
+	default:
+		return providers.Unknown
+	}
+}
+
+// says whether the gateway itself answered with a code and with words, in any case.
+func (c *call) says(err error, code codes.Code, words string) bool {
+	return err != nil && c.answered.Load() && status.Code(err) == code && strings.Contains(strings.ToLower(said(err)), words)
+}
+
+// effect ends a call that changes something: its outcome, and the failure with what was tried.
+func (g *Gateway) effect(c *call, err error, format string, args ...any) (providers.Done, error) {
+	done := c.outcome(err)
+	kind := failure.Failed
+	switch {
+	case c.says(err, codes.AlreadyExists, ""):
+		kind = failure.AlreadyExists
+	case done == providers.Unknown:
+		kind = failure.OutcomeUnknown
+	}
+	return done, g.explain(c, err, kind, format, args...)
+}
+
+// look ends a call that changes nothing.
+func (g *Gateway) look(c *call, err error, format string, args ...any) error {
+	return g.explain(c, err, failure.Failed, format, args...)
+}
+
+// explain says what was tried, what the gateway answered, or why nothing came of it.
+func (g *Gateway) explain(c *call, err error, kind failure.Kind, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	cause := g.cause(c, err)
+	out := failure.New(kind, format, args...)
+	out.Err = cause
+	if inner := failure.As(cause); inner != nil {
+		out.Hint, out.Paths = inner.Hint, inner.Paths
+		if kind == failure.Failed {
+			out.Kind = inner.Kind
+		}
+	}
+	return out
+}
+
+func (g *Gateway) cause(c *call, err error) error {
+	switch code := status.Code(err); {
+	case c.answered.Load():
+		switch code {
+		case codes.InvalidArgument, codes.FailedPrecondition, codes.AlreadyExists, codes.OutOfRange:
+			return errors.New(c.text(err))
+		case codes.Unimplemented:
+			return failure.New(failure.Unsupported, "%s", c.text(err))
+		case codes.PermissionDenied, codes.Unauthenticated:
+			return failure.New(failure.NotReady, "it does not let this user do that: %s", c.text(err)).WithHint("%s", register(g.registration.Alias))
+		default: // it may do better the next time
+			return failure.New(failure.NotReady, "%s", c.text(err))
+		}
+	case c.parent.Err() != nil:
+		return context.Cause(c.parent)
+	case c.ctx.Err() != nil:
+		return failure.New(failure.NotReady, "the gateway at %s hangs: it did not answer within %s", g.registration.Endpoint, c.limit).WithHint("%s", restartHint)
+	case g.isClosed():
+		return errors.New("the connection to the gateway was given up")
+	case status.Code(err) == codes.Unknown && !c.sent.Load():
+		return err // of ours
+	default:
+		return g.broken(c, err)
+	}
+}
+
+func (g *Gateway) isClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
+}
+
+const (
+	startHint   = "openshell-gateway --drivers docker   # or start its service"
+	restartHint = "restart the gateway; sandboxes go on while it is away"
+)
+
+// broken says why there is no connection, in words that do not need the library's.
+func (g *Gateway) broken(c *call, err error) error {
+	text, r := c.text(err), g.registration
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	}
+	fail := func(hint, format string, args ...any) error {
+		out := failure.New(failure.NotReady, format, args...).WithHint("%s", hint)
+		out.Err = errors.New(text)
+		return out
+	}
+	again := register(r.Alias) + "   # with the port and the certificates of the gateway"
+	switch {
+	case has("connection refused"):
+		return fail(startHint, "nothing listens at %s", r.Endpoint)
+	case has("first record does not look like a TLS handshake"):
+		return fail(again, "what listens at %s speaks plain text, and the registration says https: it is another program, or a gateway that was started with --disable-tls", r.Endpoint)
+	case has("certificate signed by unknown authority", "certificate is not trusted"):
+		return fail(again, "the certificate of what listens at %s is not from the authority in %s: the gateway was set up anew, or it is another program", r.Endpoint, r.Dir)
+	case has("certificate is valid for", "doesn't contain any IP SANs", "not valid for any names"):
+		return fail(again, "the certificate of what listens at %s is not made out to %s", r.Endpoint, r.host)
+	case has("certificate has expired or is not yet valid"):
+		return fail(again, "the certificate of the gateway at %s is out of date", r.Endpoint)
+	case has("remote error: tls:"):
+		return fail(again, "the gateway at %s does not take the client certificate in %s", r.Endpoint, r.Dir)
+	case has("ALPN", "no application protocol"):
+		return fail(again, "what listens at %s is not an OpenShell gateway: it does not speak HTTP/2", r.Endpoint)
+	case has("is not this machine"):
+		return fail(again, "%s is not on this machine", r.Endpoint)
+	default:
+		return fail(restartHint, "the connection to the gateway at %s broke off", r.Endpoint)
+	}
+}
+
+// said is the text of a status.
+func said(err error) string {
+	const longest = 2000
+	text := status.Convert(err).Message()
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + " …"
+	}
+	return redact.Line(text)
+}
+
+// text is said without secrets: an answer that has a part of one in it is not repeated at all.
+func (c *call) text(err error) string {
+	text := said(err)
+	for _, s := range c.secrets {
+		if reveals(status.Convert(err).Message(), s) {
+			return fmt.Sprintf("the answer (%s) has a credential in it, and is not shown", status.Code(err))
+		}
+	}
+	return text
+}
+
+// reveals says whether a text has a part of a secret in it that is long enough to be no accident.
+func reveals(text, secret string) bool {
+	const part = 8
+	if len(secret) <= part {
+		return secret != "" && strings.Contains(text, secret)
+	}
+	for i := range len(secret) - part + 1 {
+		if strings.Contains(text, secret[i:i+part]) {
+			return true
+		}
+	}
+	return false
+}
