@@ -70,7 +70,7 @@ func Commands(d *cli.Deps) []*cobra.Command {
 	return []*cobra.Command{
 		demo.New(d, open, loads(d), nil),
 		initproject.New(d, loadsWith(d), prepares.initialise(loadsToPrepare(d)), nil),
-		prepare.New(d, loadsToPrepare(d), prepares.docker),
+		prepare.New(d, loadsToPrepare(d), prepares.images),
 		doctor.New(d, examines(d), nil),
 		run.New(d, open, nil),
 		resume.New(d, open, nil),

@@ -11,6 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/prepare"
+	"github.com/laufwerk/laufwerk/internal/providers/docker"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/targets"
@@ -149,7 +150,7 @@ func (p preparer) asked(ctx context.Context, root string, args json.RawMessage, 
 			return out, err
 		}
 	}
-	if w.cache, err = p.directory(cache, root); err != nil {
+	if w.cache, err = p.cache(docker.Kind, cache, root); err != nil {
 		return out, err
 	}
 	return p.prepare(ctx, w, r)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/initproject"
 	cliprepare "github.com/laufwerk/laufwerk/internal/cli/prepare"
@@ -19,8 +20,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // engines keeps one connection to each engine that a process meets.
@@ -98,7 +101,7 @@ func newEngines(env *system.Env, set *settings.Settings) *engines {
 	return &engines{find: dockerengine.Finder{Vars: env.Vars, Home: env.Home(), Setting: set.Text(settings.DockerHost), UID: system.UID()}.Find}
 }
 
-// preparer prepares images of Docker targets.
+// preparer prepares images of targets.
 type preparer struct {
 	d    *cli.Deps
 	open worker.Open
@@ -107,7 +110,7 @@ type preparer struct {
 // wanted is one image.
 type wanted struct {
 	base     string // "" is what the standard image has, or has by default
-	cache    string // the cache's directory
+	cache    imagecache.Cache
 	manifest string // where the receipt is written; "" makes the standard image
 }
 
@@ -126,7 +129,7 @@ func (p preparer) prepare(ctx context.Context, w wanted, r cliprepare.ImageReque
 	}
 	at, programs := newEngines(p.d.Env, set), carried.New(system.Program(), s.Home.Dir(), carried.Files())
 	return prepare.Docker(ctx, prepare.DockerOptions{
-		Cache: imagecache.Docker(w.cache), Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return at.at(ctx, "") }, Claims: s.Driver,
+		Cache: w.cache, Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return at.at(ctx, "") }, Claims: s.Driver,
 		Binary: func(platform string) (string, error) { return programs.Path(ctx, platform) },
 		Now:    p.d.Env.Now, Command: "laufwerk " + redact.Line(strings.Join(p.d.Env.Args, " ")), Wait: prepare.DefaultWait, Say: r.Say,
 		Image: w.base, Manifest: w.manifest, Settings: install, Network: r.Network, Resources: r.Resources,
@@ -142,24 +145,27 @@ func (p preparer) engine(ctx context.Context) (*dockerengine.Engine, error) {
 	return newEngines(p.d.Env, set).at(ctx, "")
 }
 
-// directory is the cache directory that an option names.
-func (p preparer) directory(option, root string) (string, error) {
+// cache is the one in the directory that an option names, for targets of a kind.
+func (p preparer) cache(kind, option, root string) (imagecache.Cache, error) {
 	set, err := p.d.Settings()
 	if err != nil {
-		return "", err
+		return imagecache.Cache{}, err
 	}
 	home, err := set.Home()
-	return imagecache.Directory(option, root, p.d.Env.Home(), home), err
+	if kind == openshellKind {
+		return imagecache.OpenShell(imagecache.OpenShellDirectory(option, root, p.d.Env.Home(), home)), err
+	}
+	return imagecache.Docker(imagecache.Directory(option, root, p.d.Env.Home(), home)), err
 }
 
-// docker is cliprepare.Images.
-func (p preparer) docker(ctx context.Context, r cliprepare.ImageRequest) ([]cliprepare.Image, error) {
-	targets := r.Targets
-	if targets == nil { // the standard image
-		targets = []providers.Definition{{Options: json.RawMessage("{}")}}
+// images is cliprepare.Images.
+func (p preparer) images(ctx context.Context, r cliprepare.ImageRequest) ([]cliprepare.Image, error) {
+	list := r.Targets
+	if list == nil { // the standard image
+		list = []providers.Definition{{Kind: r.Kind, Options: json.RawMessage("{}")}}
 	}
 	var out []cliprepare.Image
-	for _, t := range targets {
+	for _, t := range list {
 		one, err := p.target(ctx, t, r)
 		if err != nil {
 			return out, err
@@ -171,7 +177,7 @@ func (p preparer) docker(ctx context.Context, r cliprepare.ImageRequest) ([]clip
 
 func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepare.ImageRequest) (cliprepare.Image, error) {
 	out := cliprepare.Image{Target: t.ID}
-	need, err := docker.PreparationOf(t)
+	need, err := targets.PreparationOf(t.Options)
 	if err != nil || need.Own {
 		return out, err
 	}
@@ -179,7 +185,7 @@ func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepa
 		need.Directory = r.Cache
 	}
 	w := wanted{base: r.Image, manifest: need.Manifest}
-	if w.cache, err = p.directory(need.Directory, r.Root); err != nil {
+	if w.cache, err = p.cache(t.Kind, need.Directory, r.Root); err != nil {
 		return out, err
 	}
 	if w.manifest != "" && w.base == "" {
@@ -194,7 +200,40 @@ func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepa
 		return out, err
 	}
 	out.Image, out.Manifest, out.Reused = made.Image, made.Manifest, made.Reused
-	return out, nil
+	if t.Kind == openshellKind && t.ID != "" {
+		out.Probe, err = p.probe(ctx, t, r.Say)
+	}
+	return out, err
+}
+
+// probe makes a sandbox of a target and gives it up, unless something is missing for that which is made elsewhere.
+func (p preparer) probe(ctx context.Context, t providers.Definition, say func(format string, args ...any)) (*cliprepare.Probe, error) {
+	s, err := p.open(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	one, ok := s.Provider(t.Kind)
+	if !ok {
+		return nil, failure.New(failure.Internal, "there is no provider for %s", t.Kind)
+	}
+	if missing := one.Ready(ctx, t, providers.Need{Workspace: true}); len(missing) > 0 {
+		out := &cliprepare.Probe{Status: cliprepare.Pending, Next: missing[0].Hint}
+		for _, c := range missing {
+			out.Waiting = append(out.Waiting, c.Message)
+		}
+		return out, nil
+	}
+	say("making a sandbox from it, and removing it\n")
+	list, err := session.Prober{Driver: s.Driver, Home: s.Home.Dir(), Now: p.d.Env.Now}.Probe(ctx, one, t)
+	if err != nil {
+		return nil, failure.Wrap(err, failure.NotReady, "the image is prepared, and no sandbox can be made from it")
+	}
+	for _, c := range list {
+		if c.Status == checks.Fail {
+			return nil, failure.New(failure.NotReady, "the image is prepared, and a sandbox from it does not work: %s", c.Message).WithHint("%s", c.Fix)
+		}
+	}
+	return &cliprepare.Probe{Status: cliprepare.Passed}, nil
 }
 
 // initialise is initproject.Prepare: as `prepare docker --target`, without options.
@@ -228,3 +267,6 @@ func unknownManifest(path string, err error) error {
 	e.Err = err
 	return e
 }
+
+// openshellKind is the kind of targets whose sessions are sandboxes of a gateway.
+const openshellKind = "openshell"

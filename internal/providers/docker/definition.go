@@ -139,23 +139,3 @@ func apart(given json.RawMessage) (rest, ours json.RawMessage) {
 }
 
 func isImageID(s string) bool { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString(s) }
-
-// Preparation is what has to be prepared for a target. It is given to what prepares images, which does not know targets.
-type Preparation struct {
-	Own       bool   // nothing: it has an image of its own
-	Directory string // of the cache, as the target has it
-	Manifest  string // of the image that loadPreparedCodexImage gave; "" is the standard image
-}
-
-// PreparationOf says what has to be prepared for a target.
-func PreparationOf(def providers.Definition) (Preparation, error) {
-	var c config
-	if err := json.Unmarshal(def.Options, &c); err != nil {
-		return Preparation{}, err
-	}
-	p := Preparation{Own: c.Image != "", Directory: c.ImageCacheDirectory}
-	if c.Prepared != nil {
-		p.Manifest = c.Prepared.Manifest
-	}
-	return p, nil
-}
