@@ -60,25 +60,12 @@ const maxFile = 1 << 20
 
 // ReadCodex reads the user's own login. What keeps it from being used is a failure of kind NotReady with the command to type.
 func ReadCodex(vars map[string]string, home string, now time.Time) (Codex, error) {
-	path := CodexPath(vars, home)
-	b, err := read(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return Codex{}, notReady(path, "Codex is not logged in: there is no %s", path)
-	case err != nil:
-		return Codex{}, notReady(path, "Codex's login cannot be read: %v", err)
+	c, err := openCodex(vars, home)
+	if err != nil {
+		return Codex{}, err
 	}
-	c := Codex{Path: path}
-	if !isObject(b) || json.Unmarshal(b, &c.own) != nil {
-		return Codex{}, notReady(path, "Codex's login in %s is damaged: it is not what Codex writes", path)
-	}
-	f := c.own
-	switch {
-	case f.AuthMode == "" && f.Tokens == nil && f.APIKey != nil, f.AuthMode != "" && f.AuthMode != "chatgpt":
-		return Codex{}, notReady(path, "Codex is logged in with %s, which is refused: a run uses your subscription and never falls back to billing by use", mode(f))
-	case f.AuthMode == "":
-		return Codex{}, notReady(path, "Codex's login in %s does not say that it is one with ChatGPT", path)
-	case f.Tokens == nil || f.Tokens.Access == "" || f.Tokens.ID == "":
+	f, path := c.own, c.Path
+	if f.Tokens.Access == "" || f.Tokens.ID == "" {
 		return Codex{}, notReady(path, "Codex's login in %s has no tokens", path)
 	}
 	access, err := claimsOf(f.Tokens.Access)
@@ -101,6 +88,32 @@ func ReadCodex(vars map[string]string, home string, now time.Time) (Codex, error
 		return c, notReady(path, "Codex's login expired %s ago (using Codex yourself renews it)", round(-left))
 	case left < Least:
 		return c, notReady(path, "Codex's login expires in %s, which is too short for a turn (using Codex yourself renews it)", round(left))
+	}
+	return c, nil
+}
+
+// openCodex reads the user's own login, which is one with ChatGPT, whatever its tokens are.
+func openCodex(vars map[string]string, home string) (Codex, error) {
+	path := CodexPath(vars, home)
+	b, err := read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Codex{}, notReady(path, "Codex is not logged in: there is no %s", path)
+	case err != nil:
+		return Codex{}, notReady(path, "Codex's login cannot be read: %v", err)
+	}
+	c := Codex{Path: path}
+	if !isObject(b) || json.Unmarshal(b, &c.own) != nil {
+		return Codex{}, notReady(path, "Codex's login in %s is damaged: it is not what Codex writes", path)
+	}
+	f := c.own
+	switch {
+	case f.AuthMode == "" && f.Tokens == nil && f.APIKey != nil, f.AuthMode != "" && f.AuthMode != "chatgpt":
+		return Codex{}, notReady(path, "Codex is logged in with %s, which is refused: a run uses your subscription and never falls back to billing by use", mode(f))
+	case f.AuthMode == "":
+		return Codex{}, notReady(path, "Codex's login in %s does not say that it is one with ChatGPT", path)
+	case f.Tokens == nil:
+		return Codex{}, notReady(path, "Codex's login in %s has no tokens", path)
 	}
 	return c, nil
 }
