@@ -152,6 +152,7 @@ func (d *Driver) settleForUse(ctx context.Context, c Claim, r providers.Resource
 		c, err := d.change(ctx, c.ID, Retry, func(c *Claim) {
 			d.found("resolving: "+says(res.Done, res.Err), "", res.Evidence...)(c)
 			c.Attempts++
+			c.Intent.Resource = "" // of an earlier attempt: another one will be made
 		})
 		if err != nil {
 			return d.overtaken(ctx, c, err)

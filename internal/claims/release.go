@@ -55,7 +55,7 @@ func (d *Driver) Release(ctx context.Context, id string) (Claim, error) {
 // nothing here, and the provider has to resolve it.
 func (d *Driver) settleForEnd(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
 	crash.Point("claims/before-observe")
-	if o := r.Observe(ctx, c.Intent); o.Presence == providers.Present {
+	if o := r.Observe(ctx, c.Intent); o.Presence == providers.Present || o.Presence == providers.Residue {
 		return d.step(ctx, c, Exists, d.found(says(o.Presence, o.Err), o.Resource, o.Evidence...))
 	}
 	res, err := d.resolve(ctx, c, r)

@@ -183,6 +183,20 @@ type Planning interface {
 	ReadyPlan(ctx context.Context, def Definition, need Need, s SessionSpec) (Plan, []failure.Condition, error)
 }
 
+// Naming is a provider that gives sandboxes names of its own.
+type Naming interface {
+	// Name is that of a claim's sandbox: always the same.
+	Name(claim string) string
+}
+
+// NameOf is the name of a claim's sandbox with a provider.
+func NameOf(p Provider, claim string) string {
+	if n, ok := p.(Naming); ok {
+		return n.Name(claim)
+	}
+	return "laufwerk-" + claim
+}
+
 // SessionSpec is what a session asks of its sandbox.
 type SessionSpec struct {
 	Key       string

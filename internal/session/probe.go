@@ -38,7 +38,7 @@ func (pr Prober) Probe(ctx context.Context, p providers.Provider, def providers.
 	}
 	c, err := pr.Driver.Allocate(ctx, claims.Request{
 		ID: id, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Operation: operation, Image: plan.Image,
-		Intent: providers.Intent{Name: "laufwerk-" + id, Endpoint: endpoint, Spec: plan.Spec},
+		Intent: providers.Intent{Name: providers.NameOf(p, id), Endpoint: endpoint, Spec: plan.Spec},
 	})
 	if err != nil {
 		return nil, err

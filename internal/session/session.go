@@ -414,7 +414,7 @@ func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definiti
 	c, err := m.Driver.Allocate(ctx, claims.Request{
 		ID: s.claim, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint,
 		Run: m.Run, Operation: "session.open:" + s.key, Project: m.Project, Image: plan.Image,
-		Intent: providers.Intent{Claim: s.claim, Name: "laufwerk-" + s.claim, Run: m.Run, Endpoint: endpoint, Spec: plan.Spec},
+		Intent: providers.Intent{Claim: s.claim, Name: providers.NameOf(p, s.claim), Run: m.Run, Endpoint: endpoint, Spec: plan.Spec},
 	})
 	if failure.Is(err, failure.OutcomeUnknown) { // whoever asks next finds out: that is no end for the workflow
 		later := *failure.As(err)

@@ -2,6 +2,7 @@ package owned
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,9 @@ func list(ctx context.Context, e *dockerengine.Engine, in providers.Intent) ([]p
 	}
 	out := make([]providers.Found, 0, len(all))
 	for _, c := range all {
+		if _, gateway := c.Labels[LabelSandbox]; gateway && !slices.ContainsFunc(c.Names, func(n string) bool { return strings.HasPrefix(n, "/"+Name("")) }) {
+			continue
+		}
 		f := providers.Found{
 			Resource: c.ID, Owner: c.Labels[LabelOwner], Claim: c.Labels[LabelClaim], Image: c.ImageID, Created: time.Unix(c.Created, 0),
 		}
@@ -46,6 +50,10 @@ func list(ctx context.Context, e *dockerengine.Engine, in providers.Intent) ([]p
 	}
 	return out, nil
 }
+
+// LabelSandbox is the label of containers that an OpenShell gateway makes. They carry our labels, too, and belong to its
+// sandboxes; copies of their images pass all of that on to containers of ours, which have names of ours.
+const LabelSandbox = "openshell.ai/sandbox-id"
 
 // ListCommand is how a person sees the containers of every owner.
 const ListCommand = "docker ps --all --no-trunc --filter label=" + LabelOwner
