@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"sync"
 
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/cli"
@@ -28,18 +27,8 @@ import (
 
 // engines keeps one connection to each engine that a process meets.
 type engines struct {
-	find   func() (dockerengine.Endpoint, error)
-	mu     sync.Mutex
-	open   map[string]*dockerengine.Engine
-	making map[string]*connecting
-}
-
-// connecting is a connection that is being made. All who want it meanwhile get what it comes to: of an engine that hangs, that
-// is one wait for all.
-type connecting struct {
-	done   chan struct{}
-	engine *dockerengine.Engine
-	err    error
+	find func() (dockerengine.Endpoint, error)
+	kept keeper[*dockerengine.Engine]
 }
 
 // at is the engine at an endpoint, "" is the one that the settings lead to.
@@ -54,37 +43,9 @@ func (e *engines) at(ctx context.Context, host string) (*dockerengine.Engine, er
 	case host != "" && (err != nil || at.Host != host):
 		at = dockerengine.Endpoint{Host: host, Origin: "the claim"}
 	}
-	e.mu.Lock()
-	if there, ok := e.open[at.Host]; ok {
-		e.mu.Unlock()
-		return there, nil
-	}
-	c, busy := e.making[at.Host]
-	if !busy {
-		c = &connecting{done: make(chan struct{})}
-		if e.making == nil {
-			e.open, e.making = map[string]*dockerengine.Engine{}, map[string]*connecting{}
-		}
-		e.making[at.Host] = c
-		go e.connect(context.WithoutCancel(ctx), at, c)
-	}
-	e.mu.Unlock()
-	select {
-	case <-c.done:
-		return c.engine, c.err
-	case <-ctx.Done():
-		return nil, failure.Wrap(context.Cause(ctx), failure.Failed, "connect to the engine at %s", at)
-	}
-}
-
-func (e *engines) connect(ctx context.Context, at dockerengine.Endpoint, c *connecting) {
-	c.engine, c.err = dockerengine.Connect(ctx, at)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if delete(e.making, at.Host); c.err == nil {
-		e.open[at.Host] = c.engine
-	}
-	close(c.done)
+	return e.kept.get(ctx, at.Host, "the engine at "+at.String(), func(ctx context.Context) (*dockerengine.Engine, error) {
+		return dockerengine.Connect(ctx, at)
+	})
 }
 
 // host is where the settings lead to.
