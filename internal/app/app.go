@@ -19,6 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/images"
 	"github.com/laufwerk/laufwerk/internal/cli/initproject"
 	"github.com/laufwerk/laufwerk/internal/cli/prepare"
+	"github.com/laufwerk/laufwerk/internal/cli/provision"
 	"github.com/laufwerk/laufwerk/internal/cli/resume"
 	"github.com/laufwerk/laufwerk/internal/cli/run"
 	"github.com/laufwerk/laufwerk/internal/cli/runs"
@@ -71,6 +72,7 @@ func Commands(d *cli.Deps) []*cobra.Command {
 		demo.New(d, open, loads(d), nil),
 		initproject.New(d, loadsWith(d), prepares.initialise(loadsToPrepare(d)), nil),
 		prepare.New(d, loadsToPrepare(d), prepares.images),
+		provision.New(d, here(d), newGateways(d.Env).at),
 		doctor.New(d, examines(d), nil),
 		run.New(d, open, nil),
 		resume.New(d, open, nil),

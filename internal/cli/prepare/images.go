@@ -254,13 +254,6 @@ func (o *ImageOptions) find(ctx context.Context) error {
 		return err
 	}
 	o.Request.Root = root
-	for _, t := range p.Targets {
-		if t.Kind == o.Request.Kind && (o.Target == "" || o.Target == t.ID) {
-			o.Request.Targets = append(o.Request.Targets, t)
-		}
-	}
-	if o.Target != "" && o.Request.Targets == nil {
-		return noTarget(p, o.Request.Kind, o.Target)
-	}
-	return nil
+	o.Request.Targets, err = p.TargetsOf(o.Request.Kind, o.Target, "laufwerk prepare "+o.Request.Kind)
+	return err
 }

@@ -9,12 +9,10 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
-	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/store"
-	"github.com/laufwerk/laufwerk/internal/suggest"
 	"github.com/laufwerk/laufwerk/internal/system/projectfs"
 )
 
@@ -122,25 +120,6 @@ func isLocal(ctx context.Context, o *LocalOptions, home string) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range p.Targets {
-		if t.Kind == localKind && t.ID == o.Target {
-			return nil
-		}
-	}
-	return noTarget(p, localKind, o.Target)
-}
-
-// noTarget is the failure of a target that a project does not have in a kind.
-func noTarget(p *project.Project, kind, wanted string) error {
-	var ids []string
-	for _, t := range p.Targets {
-		if t.Kind == kind {
-			ids = append(ids, t.ID)
-		}
-	}
-	e := failure.New(failure.NotFound, "the project has no %s target %q", kind, wanted).WithHint("laufwerk prepare %s", kind)
-	if near := suggest.Closest(wanted, ids); near != "" {
-		e.WithHint("laufwerk prepare %s --target %s", kind, near)
-	}
-	return e
+	_, err = p.TargetsOf(localKind, o.Target, "laufwerk prepare local")
+	return err
 }

@@ -1,0 +1,167 @@
+// Package provision holds the command `laufwerk provision openshell`.
+package provision
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/provision"
+	"github.com/laufwerk/laufwerk/internal/redact"
+)
+
+// Project loads the project that the command is called in.
+type Project func(ctx context.Context) (*project.Project, error)
+
+// Gateway connects to the gateway that is registered under an alias.
+type Gateway func(ctx context.Context, alias string) (*openshell.Gateway, error)
+
+// New makes the group.
+func New(d *cli.Deps, load Project, gateway Gateway) *cobra.Command {
+	g := cli.Group("provision", "Hand a gateway what execution targets need of it", newOpenShell(d, load, gateway, nil))
+	g.GroupID = cli.SectionStart
+	return g
+}
+
+// OpenShellOptions of `provision openshell`.
+type OpenShellOptions struct {
+	Deps    *cli.Deps
+	Project Project
+	Gateway Gateway
+
+	Target  string
+	FromEnv bool
+	Rotate  bool
+	DryRun  bool
+}
+
+// kind is that of the targets that are provisioned.
+const kind = "openshell"
+
+func newOpenShell(d *cli.Deps, load Project, gateway Gateway, runF func(context.Context, *OpenShellOptions) error) *cobra.Command {
+	o := &OpenShellOptions{Deps: d, Project: load, Gateway: gateway}
+	cmd := &cobra.Command{
+		Use:   "openshell",
+		Short: "Give an OpenShell gateway your Codex login, for the project's targets",
+		Long: `Give an OpenShell gateway what the project's OpenShell targets need of it: the profile ` + openshell.CodexProfile + `, which is the gateway's
+own profile of Codex with the Codex of prepared images as one binary more, and the provider that a target names, with your
+login of Codex. The gateway keeps the login: sandboxes see placeholders, and it puts the values into requests to the
+profile's endpoints alone.
+
+The login is the one in CODEX_HOME or ~/.codex, which has to be one with ChatGPT; with --from-env it is that of the variables
+` + login.HeldAccess + `, ` + login.HeldRefresh + `, ` + login.HeldAccount + ` and, where there is one,
+` + login.HeldID + `. No value is in an argument, a log or the store.
+
+What is there already is looked at, whoever made it, and not overwritten. With --rotate the provider gets the values of now.`,
+		Example: "$ laufwerk provision openshell --target secure-coding --dry-run\n$ laufwerk provision openshell --target secure-coding\n\n# Once the login was renewed\n$ laufwerk provision openshell --target secure-coding --rotate",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("target") && o.Target == "" {
+				return cli.Usage(cmd, "--target is empty")
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Target, "target", "", "provision for the target `ID` alone")
+	f.BoolVar(&o.FromEnv, "from-env", false, "take the login from the variables CODEX_AUTH_*")
+	f.BoolVar(&o.Rotate, "rotate", false, "replace the values of a provider that is there")
+	f.BoolVar(&o.DryRun, "dry-run", false, "only show what would be done")
+	return cmd
+}
+
+func run(ctx context.Context, o *OpenShellOptions) error {
+	d := o.Deps
+	ctx, stop := d.Interruptible(ctx)
+	defer stop()
+	p, err := o.Project(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := p.TargetsOf(kind, o.Target, "laufwerk provision openshell")
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return failure.New(failure.NotFound, "the project has no target of kind %s", kind).WithHint("laufwerk init --execution openshell")
+	}
+	held, err := o.login() // before anything is asked of a gateway
+	if err != nil {
+		return err
+	}
+	type one struct {
+		Target string `json:"target"`
+		provision.OpenShellResult
+	}
+	done := map[provision.Wants]bool{}
+	out := []one{}
+	for _, t := range list {
+		wants, err := provision.WantsOf(t.Options)
+		if err != nil {
+			return err
+		}
+		if done[wants] {
+			continue
+		}
+		done[wants] = true
+		g, err := o.Gateway(ctx, wants.Gateway)
+		if err != nil {
+			return err
+		}
+		r, err := provision.OpenShell(ctx, provision.OpenShellOptions{
+			Gateway: g, Provider: wants.Provider, Login: held, Rotate: o.Rotate, Dry: o.DryRun, Now: d.Env.Now,
+		})
+		if err != nil {
+			return err
+		}
+		o.tell(t.ID, r)
+		out = append(out, one{t.ID, r})
+	}
+	return d.UI.Document(map[string]any{"targets": out})
+}
+
+func (o *OpenShellOptions) login() (login.Held, error) {
+	env := o.Deps.Env
+	if o.FromEnv {
+		return login.HeldOfVars(env.Vars)
+	}
+	return login.HeldOfCodex(env.Vars, env.Home())
+}
+
+// tell says what was done for a target.
+func (o *OpenShellOptions) tell(target string, r provision.OpenShellResult) {
+	ui := o.Deps.UI
+	verb := func(done string) string {
+		switch {
+		case done == provision.Kept:
+			return "is there already"
+		case r.DryRun:
+			return "would be " + done
+		}
+		return "was " + done
+	}
+	ui.Printf("target %s: the profile %s of the gateway %s %s\n", target, r.Profile.ID, redact.Line(r.Gateway), verb(r.Profile.Done))
+	if r.Profile.Diff != "" {
+		ui.Printf("%s", r.Profile.Diff)
+	}
+	from := ""
+	if r.Provider.Origin != "" {
+		from = ", from " + redact.Line(r.Provider.Origin)
+	}
+	until := ""
+	if at := r.Provider.ExpiresAt; !at.IsZero() {
+		until = ", valid until " + at.Local().Format(time.DateTime)
+	}
+	ui.Printf("target %s: the provider %s %s%s%s\n", target, redact.Line(r.Provider.Name), verb(r.Provider.Done), from, until)
+	if r.Provider.Done == provision.Kept {
+		ui.Talkf("its values were left as they are; laufwerk provision openshell --rotate replaces them\n")
+	}
+}

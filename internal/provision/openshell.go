@@ -1,0 +1,243 @@
+// Package provision gives an OpenShell gateway what sandboxes need and only an operator should hand over: a login, and the
+// profile that says where it may go.
+package provision
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+)
+
+// builtIn is the gateway's own profile of Codex.
+const builtIn = "codex"
+
+// OpenShellOptions say what to provision.
+type OpenShellOptions struct {
+	Gateway  *openshell.Gateway
+	Provider string // its name at the gateway
+	Login    login.Held
+	Rotate   bool // replace the values of a provider that is there
+	Dry      bool // change nothing
+	Now      func() time.Time
+}
+
+// What became of a part. With Dry it is what would.
+const (
+	Kept    = "kept" // it was there, and is as it should be
+	Created = "created"
+	Rotated = "rotated"
+)
+
+// OpenShellResult is what is there now.
+type OpenShellResult struct {
+	Gateway  string   `json:"gateway"` // its alias
+	DryRun   bool     `json:"dryRun"`
+	Profile  Profile  `json:"profile"`
+	Provider Provider `json:"provider"`
+}
+
+// Profile of providers.
+type Profile struct {
+	ID   string `json:"id"`
+	Done string `json:"done"`           // Kept or Created
+	Diff string `json:"diff,omitempty"` // against the gateway's own profile, where it is created
+}
+
+// Provider of credentials.
+type Provider struct {
+	Name      string    `json:"name"`
+	Type      string    `json:"type"`
+	Done      string    `json:"done"`   // Kept, Created or Rotated
+	Keys      []string  `json:"keys"`   // of its credentials
+	Origin    string    `json:"origin"` // whence their values are; "" where they were kept
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+}
+
+// OpenShell provisions a gateway: the profile, which is the built-in one with Codex of prepared images as one binary more, then
+// the provider with the login. What is there is looked at and not overwritten, whoever made it; it can be run again after
+// whatever interrupted it. Failures: NotReady (the login, the gateway), AlreadyExists (another profile or provider has the name),
+// OutcomeUnknown.
+func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error) {
+	out := OpenShellResult{Gateway: o.Gateway.Registration().Alias, DryRun: o.Dry}
+	there, presence, err := o.Gateway.Provider(ctx, o.Provider)
+	switch presence {
+	case providers.Absent:
+	case providers.Present:
+		if err := o.suits(there); err != nil { // before the profile is made that it would need
+			return out, err
+		}
+	default:
+		return out, err
+	}
+	if left := o.Login.Expires.Sub(o.Now()); (there == nil || o.Rotate) && !o.Login.Expires.IsZero() && left <= 0 {
+		return out, failure.New(failure.NotReady, "the login of %s expired %s ago (using Codex yourself renews it)", o.Login.Origin, -left.Round(time.Minute)).WithHint("codex login")
+	}
+	if out.Profile, err = o.profile(ctx); err != nil {
+		return out, err
+	}
+	out.Provider, err = o.provider(ctx, there)
+	return out, err
+}
+
+// suits says why a provider that is there cannot be used, and is not overwritten.
+func (o OpenShellOptions) suits(p *wire.Provider) error {
+	alias := failure.Quote(o.Gateway.Registration().Alias)
+	if p.GetType() != openshell.CodexProfile {
+		return failure.New(failure.AlreadyExists, "the gateway has a provider %q already, of type %q and not %s: it is somebody's, and stays as it is", o.Provider, p.GetType(), openshell.CodexProfile).
+			WithHint("name another `credentials.provider` in the target, or remove that one: openshell provider delete %s --gateway %s", failure.Quote(o.Provider), alias)
+	}
+	if o.Rotate {
+		return nil
+	}
+	for _, key := range login.HeldRequired() {
+		if _, ok := p.GetCredentials()[key]; !ok {
+			return failure.New(failure.AlreadyExists, "the provider %q is there, and lacks %s", o.Provider, key).
+				WithHint("laufwerk provision openshell --rotate   # replaces all of its values")
+		}
+	}
+	return nil
+}
+
+// profile sees to the profile.
+func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
+	out := Profile{ID: openshell.CodexProfile, Done: Kept}
+	there, presence, err := o.Gateway.Profile(ctx, openshell.CodexProfile)
+	switch presence {
+	case providers.Present:
+		return out, o.fits(there)
+	case providers.Absent:
+	default:
+		return out, err
+	}
+	own, presence, err := o.Gateway.Profile(ctx, builtIn)
+	switch presence {
+	case providers.Present:
+	case providers.Absent:
+		return out, failure.New(failure.NotReady, "the gateway has no profile %s, from which that of our providers is made", builtIn).
+			WithHint("openshell provider list-profiles --gateway %s", failure.Quote(o.Gateway.Registration().Alias))
+	default:
+		return out, err
+	}
+	ours := adapted(own)
+	out.Done, out.Diff = Created, difference(own, ours)
+	if o.Dry {
+		return out, nil
+	}
+	done, err := o.Gateway.ImportProfile(ctx, ours, "laufwerk")
+	if done != providers.Yes { // somebody else was quicker, or the answer was lost: what counts is what is there
+		if now, presence, _ := o.Gateway.Profile(ctx, openshell.CodexProfile); presence == providers.Present {
+			return out, o.fits(now)
+		}
+	}
+	return out, err
+}
+
+// adapted is the gateway's own profile under our id, with Codex of prepared images as one binary more. Credentials, endpoints and
+// all else, known or not, stay.
+func adapted(own *wire.ProviderProfile) *wire.ProviderProfile {
+	p := proto.CloneOf(own)
+	p.Id, p.Source, p.Scope, p.ResourceVersion = openshell.CodexProfile, "", "", 0
+	p.Binaries = append(p.Binaries, &wire.NetworkBinary{Path: openshell.CodexBinaries})
+	return p
+}
+
+// fits says why a profile with our id is not one that our providers need.
+func (o OpenShellOptions) fits(p *wire.ProviderProfile) error {
+	wrong := ""
+	if !slices.ContainsFunc(p.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == openshell.CodexBinaries }) {
+		wrong = "does not name " + openshell.CodexBinaries
+	}
+	for _, key := range login.HeldRequired() {
+		if !slices.ContainsFunc(p.GetCredentials(), func(c *wire.ProviderProfileCredential) bool { return slices.Contains(c.GetEnvVars(), key) }) {
+			wrong = "knows no credential " + key
+		}
+	}
+	if wrong == "" {
+		return nil
+	}
+	alias := failure.Quote(o.Gateway.Registration().Alias)
+	return failure.New(failure.AlreadyExists, "the gateway has a profile %s already, which %s: it stays as it is", openshell.CodexProfile, wrong).
+		WithHint("openshell provider profile export %s --gateway %s   # look at it; then\nopenshell provider profile delete %s --gateway %s", openshell.CodexProfile, alias, openshell.CodexProfile, alias)
+}
+
+// provider sees to the provider; there is what was found of it, nil for nothing.
+func (o OpenShellOptions) provider(ctx context.Context, there *wire.Provider) (Provider, error) {
+	out := Provider{Name: o.Provider, Type: openshell.CodexProfile, Done: Kept}
+	if there != nil && !o.Rotate {
+		out.Keys = slices.Sorted(maps.Keys(there.GetCredentials()))
+		if ms := there.GetCredentialExpiresAtMs()[login.HeldAccess]; ms > 0 {
+			out.ExpiresAt = time.UnixMilli(ms).UTC()
+		}
+		return out, nil
+	}
+	p := &wire.Provider{Metadata: &wire.ObjectMeta{Name: o.Provider}, Type: openshell.CodexProfile, Credentials: o.Login.Values}
+	p.CredentialExpiresAtMs = map[string]int64{login.HeldAccess: 0} // the gateway forgets an earlier one
+	if at := o.Login.Expires; !at.IsZero() {
+		p.CredentialExpiresAtMs[login.HeldAccess] = at.UnixMilli()
+	}
+	out.Keys, out.Origin, out.ExpiresAt = slices.Sorted(maps.Keys(o.Login.Values)), o.Login.Origin, o.Login.Expires
+	keep := o.Gateway.CreateProvider
+	out.Done = Created
+	if there != nil {
+		keep, out.Done = o.Gateway.UpdateProvider, Rotated
+		p.Metadata.ResourceVersion = there.GetMetadata().GetResourceVersion() // nobody may have changed it since
+		p.Credentials = maps.Clone(p.GetCredentials())
+		for key := range there.GetCredentials() { // what is not in the new login must not be left: an empty value takes it away
+			if _, ok := p.GetCredentials()[key]; !ok {
+				p.Credentials[key] = ""
+			}
+		}
+	}
+	if o.Dry {
+		return out, nil
+	}
+	done, err := keep(ctx, p)
+	switch {
+	case done == providers.Yes:
+		return out, nil
+	case failure.Is(err, failure.AlreadyExists): // since it was looked at
+		now, presence, lerr := o.Gateway.Provider(ctx, o.Provider)
+		if presence != providers.Present {
+			return out, errors.Join(err, lerr)
+		}
+		if lerr := o.suits(now); lerr != nil {
+			return out, lerr
+		}
+		return Provider{Name: out.Name, Type: out.Type, Done: Kept, Keys: slices.Sorted(maps.Keys(now.GetCredentials()))}, nil
+	case done == providers.Unknown:
+		lost := failure.New(failure.OutcomeUnknown, "the gateway %q may have the values of the provider %q, or not", o.Gateway.Registration().Alias, o.Provider).
+			WithHint("laufwerk provision openshell --rotate   # hands them over once more, which does no harm")
+		lost.Err = err
+		return out, lost
+	}
+	return out, err
+}
+
+// Wants is what a target wants of a gateway.
+type Wants struct {
+	Gateway  string // alias
+	Provider string // name
+}
+
+// WantsOf reads a target's normalised options.
+func WantsOf(normalised json.RawMessage) (Wants, error) {
+	var c struct {
+		Gateway     string `json:"gateway"`
+		Credentials struct {
+			Provider string `json:"provider"`
+		} `json:"credentials"`
+	}
+	err := json.Unmarshal(normalised, &c)
+	return Wants{c.Gateway, c.Credentials.Provider}, err
+}

@@ -1,0 +1,218 @@
+package provision
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
+)
+
+const secret = "SECRET-canary-0123456789"
+
+// provisioning is a gateway, and what is asked of it.
+func provisioning(t *testing.T) (*gateway.Gateway, OpenShellOptions) {
+	t.Helper()
+	g := gateway.Memory(t, gateway.Options{})
+	config := t.TempDir()
+	g.Register(config, "here")
+	r, err := openshell.Registrations{Vars: map[string]string{"XDG_CONFIG_HOME": config}}.Find("here")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := openshell.Connect(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return g, OpenShellOptions{
+		Gateway: client, Provider: "laufwerk-codex", Now: time.Now,
+		Login: login.Held{Origin: "a file", Expires: time.Now().Add(time.Hour).Truncate(time.Second).UTC(), Values: map[string]string{
+			login.HeldAccess: secret, login.HeldRefresh: secret + "r", login.HeldAccount: "account-1", login.HeldID: secret + "i",
+		}},
+	}
+}
+
+func (o OpenShellOptions) mustHave(t *testing.T, keys ...string) *wire.Provider {
+	t.Helper()
+	p, presence, err := o.Gateway.Provider(t.Context(), o.Provider)
+	if presence != providers.Present {
+		t.Fatalf("%s, %v", presence, err)
+	}
+	if got := slices.Sorted(maps.Keys(p.GetCredentials())); p.GetType() != openshell.CodexProfile || !slices.Equal(got, keys) {
+		t.Errorf("%s has %v, want %v", p.GetType(), got, keys)
+	}
+	return p
+}
+
+var all = []string{login.HeldAccess, login.HeldAccount, login.HeldID, login.HeldRefresh} //nolint:gochecknoglobals // constant
+
+func TestOpenShell(t *testing.T) {
+	g, o := provisioning(t)
+	dry := o
+	dry.Dry = true
+	r, err := OpenShell(t.Context(), dry)
+	if err != nil || r.Profile.Done != Created || r.Provider.Done != Created || !r.DryRun {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	const want = "--- codex\n+++ laufwerk-codex\n@@ -1,4 +1,4 @@\n-id: codex\n+id: laufwerk-codex\n name: Codex\n"
+	if !strings.HasPrefix(r.Profile.Diff, want) || !strings.Contains(r.Profile.Diff, "\n+  "+openshell.CodexBinaries+"\n") || strings.Count(r.Profile.Diff, "\n-") != 1 {
+		t.Error(r.Profile.Diff)
+	}
+	if calls := g.Calls(); calls["ImportProviderProfiles"]+calls["CreateProvider"]+calls["UpdateProvider"] > 0 {
+		t.Errorf("a dry run changes something: %v", calls)
+	}
+
+	r, err = OpenShell(t.Context(), o)
+	if err != nil || r.Profile.Done != Created || r.Provider.Done != Created || !r.Provider.ExpiresAt.Equal(o.Login.Expires) {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	p := o.mustHave(t, all...)
+	if at := p.GetCredentialExpiresAtMs(); len(at) != 1 || at[login.HeldAccess] != o.Login.Expires.UnixMilli() {
+		t.Errorf("%v", at)
+	}
+	own, _, _ := o.Gateway.Profile(t.Context(), "codex")
+	ours, presence, err := o.Gateway.Profile(t.Context(), openshell.CodexProfile)
+	if presence != providers.Present || len(ours.GetBinaries()) != len(own.GetBinaries())+1 || len(ours.GetEndpoints()) != 4 || len(ours.GetCredentials()) != 4 {
+		t.Errorf("%v %v %v", ours, presence, err)
+	}
+
+	before := g.Calls()
+	r, err = OpenShell(t.Context(), o)
+	if err != nil || r.Profile.Done != Kept || r.Provider.Done != Kept || !r.Provider.ExpiresAt.Equal(o.Login.Expires) || !slices.Equal(r.Provider.Keys, all) {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	after := g.Calls()
+	if after["CreateProvider"] != before["CreateProvider"] || after["UpdateProvider"] != before["UpdateProvider"] || after["ImportProviderProfiles"] != before["ImportProviderProfiles"] {
+		t.Errorf("what is there was written again: %v, before %v", after, before)
+	}
+}
+
+// A login without the optional value, and without an end, leaves nothing of the earlier one behind.
+func TestRotate(t *testing.T) {
+	_, o := provisioning(t)
+	if _, err := OpenShell(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	o.Rotate = true
+	o.Login = login.Held{Origin: "the environment", Values: map[string]string{login.HeldAccess: secret + "2", login.HeldRefresh: secret + "r2", login.HeldAccount: "account-1"}}
+	r, err := OpenShell(t.Context(), o)
+	if err != nil || r.Provider.Done != Rotated || r.Profile.Done != Kept {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if p := o.mustHave(t, login.HeldAccess, login.HeldAccount, login.HeldRefresh); p.GetCredentialExpiresAtMs()[login.HeldAccess] != 0 {
+		t.Errorf("%v", p.GetCredentialExpiresAtMs())
+	}
+}
+
+func TestWhatIsThereIsNotOverwritten(t *testing.T) {
+	of := func(name, kind string, keys ...string) *wire.Provider {
+		p := &wire.Provider{Metadata: &wire.ObjectMeta{Name: name}, Type: kind, Credentials: map[string]string{}}
+		for _, k := range keys {
+			p.Credentials[k] = "a value"
+		}
+		return p
+	}
+	for name, tt := range map[string]struct {
+		there  *wire.Provider
+		rotate bool
+		want   string // of the error
+	}{
+		"another type":              {of("laufwerk-codex", "codex", login.HeldRequired()...), false, `of type "codex"`},
+		"another type, with rotate": {of("laufwerk-codex", "codex", login.HeldRequired()...), true, `of type "codex"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, o := provisioning(t)
+			if _, err := o.Gateway.CreateProvider(t.Context(), tt.there); err != nil {
+				t.Fatal(err)
+			}
+			before := g.Calls()
+			o.Rotate = tt.rotate
+			_, err := OpenShell(t.Context(), o)
+			if !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), tt.want) || failure.As(err).Hint == "" {
+				t.Error(err)
+			}
+			if after := g.Calls(); after["ImportProviderProfiles"]+after["UpdateProvider"] > 0 || after["CreateProvider"] != before["CreateProvider"] {
+				t.Errorf("%v", after)
+			}
+		})
+	}
+	t.Run("a value is missing", func(t *testing.T) {
+		_, o := provisioning(t)
+		dry := o
+		dry.Provider = "other"
+		if _, err := OpenShell(t.Context(), dry); err != nil { // brings the profile
+			t.Fatal(err)
+		}
+		if _, err := o.Gateway.CreateProvider(t.Context(), of(o.Provider, openshell.CodexProfile, login.HeldAccess, login.HeldAccount)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), login.HeldRefresh) || !strings.Contains(failure.As(err).Hint, "--rotate") {
+			t.Error(err)
+		}
+		o.Rotate = true
+		if _, err := OpenShell(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+		o.mustHave(t, all...)
+	})
+	t.Run("a profile of somebody's", func(t *testing.T) {
+		_, o := provisioning(t)
+		own, _, _ := o.Gateway.Profile(t.Context(), "codex")
+		own.Id, own.ResourceVersion, own.Source = openshell.CodexProfile, 0, ""
+		if _, err := o.Gateway.ImportProfile(t.Context(), own, "a test"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), openshell.CodexBinaries) {
+			t.Error(err)
+		}
+	})
+}
+
+// Whatever a gateway answers, no value gets into an error, and another call finishes what was begun.
+func TestFaultsOfProvisioning(t *testing.T) {
+	faults := map[string]func() gateway.Fault{
+		"lost request": gateway.LoseRequest, "lost reply": gateway.LoseReply,
+		"refused":     func() gateway.Fault { return gateway.Fail(codes.Internal, "cannot keep "+secret) },
+		"refused too": func() gateway.Fault { return gateway.FailAfter(codes.Unavailable, "did keep "+secret) },
+	}
+	for _, call := range []string{"GetProvider", "GetProviderProfile", "ImportProviderProfiles", "CreateProvider"} {
+		for name, fault := range faults {
+			t.Run(call+"/"+name, func(t *testing.T) {
+				g, o := provisioning(t)
+				g.Fault(call, fault())
+				_, err := OpenShell(t.Context(), o)
+				if call == "CreateProvider" && err != nil && strings.Contains(err.Error(), secret) {
+					t.Errorf("the error tells a value: %v", err)
+				}
+				if call == "CreateProvider" && name != "lost request" && err == nil {
+					t.Error("an answer that was lost is taken for one")
+				}
+				if _, err := OpenShell(t.Context(), o); err != nil {
+					t.Fatalf("once more: %v", err)
+				}
+				o.mustHave(t, all...)
+			})
+		}
+	}
+}
+
+func TestAnExpiredLoginIsNotHandedOver(t *testing.T) {
+	g, o := provisioning(t)
+	o.Login.Expires = time.Now().Add(-time.Minute)
+	if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.NotReady) || failure.As(err).Hint != "codex login" {
+		t.Error(err)
+	}
+	if c := g.Calls(); c["CreateProvider"]+c["ImportProviderProfiles"] > 0 {
+		t.Error("it was")
+	}
+}
