@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,17 +46,20 @@ type call struct {
 
 type callKey struct{}
 
-// begin bounds a call and watches it. The cancel function ends it; it has to be called.
+// errLimit is the cause of a call's end that its limit brought about.
+var errLimit = errors.New("the call's limit has passed")
+
+// begin bounds a call and watches it. The cancel function ends it; it has to be called. The gateway is not told of the limit: it
+// would end the call at the same moment, in words of its own.
 func begin(parent context.Context, limit time.Duration) (*call, context.CancelFunc) {
 	c := &call{parent: parent, limit: limit}
-	ctx := context.WithValue(parent, callKey{}, c)
-	var cancel context.CancelFunc
-	if limit > 0 {
-		c.ctx, cancel = context.WithTimeout(ctx, limit)
-	} else {
-		c.ctx, cancel = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, callKey{}, c))
+	c.ctx = ctx
+	if limit == 0 {
+		return c, func() { cancel(nil) }
 	}
-	return c, cancel
+	timer := time.AfterFunc(limit, func() { cancel(errLimit) })
+	return c, func() { timer.Stop(); cancel(nil) }
 }
 
 // watch notes in a call what came of its request.
@@ -151,6 +155,9 @@ func (g *Gateway) explain(c *call, err error, kind failure.Kind, format string, 
 }
 
 func (g *Gateway) cause(c *call, err error) error {
+	if !c.sent.Load() && status.Code(err) == codes.Unavailable {
+		g.unreached()
+	}
 	switch code := status.Code(err); {
 	case c.answered.Load():
 		switch code {
@@ -165,12 +172,10 @@ func (g *Gateway) cause(c *call, err error) error {
 		}
 	case c.parent.Err() != nil:
 		return context.Cause(c.parent)
-	case c.ctx.Err() != nil:
-		return failure.New(failure.NotReady, "the gateway at %s hangs: it did not answer within %s", g.registration.Endpoint, c.limit).WithHint("%s", restartHint)
+	case errors.Is(context.Cause(c.ctx), errLimit):
+		return failure.New(failure.NotReady, "the gateway at %s hangs: it did not answer within %s", g.registration.Endpoint, c.limit).WithHint("%s", g.restartHint())
 	case g.isClosed():
 		return errors.New("the connection to the gateway was given up")
-	case status.Code(err) == codes.Unknown && !c.sent.Load():
-		return err // of ours
 	default:
 		return g.broken(c, err)
 	}
@@ -182,10 +187,11 @@ func (g *Gateway) isClosed() bool {
 	return g.closed
 }
 
-const (
-	startHint   = "openshell-gateway --drivers docker   # or start its service"
-	restartHint = "restart the gateway; sandboxes go on while it is away"
-)
+const startHint = "openshell-gateway --drivers docker   # or start its service"
+
+func (g *Gateway) restartHint() string {
+	return "openshell status --gateway " + failure.Quote(g.registration.Alias) + "   # if that hangs too, restart the gateway"
+}
 
 // broken says why there is no connection, in words that do not need the library's.
 func (g *Gateway) broken(c *call, err error) error {
@@ -195,7 +201,7 @@ func (g *Gateway) broken(c *call, err error) error {
 	}
 	fail := func(hint, format string, args ...any) error {
 		out := failure.New(failure.NotReady, format, args...).WithHint("%s", hint)
-		out.Err = errors.New(text)
+		out.Err = errors.New(plain(text))
 		return out
 	}
 	again := register(r.Alias) + "   # with the port and the certificates of the gateway"
@@ -210,15 +216,30 @@ func (g *Gateway) broken(c *call, err error) error {
 		return fail(again, "the certificate of what listens at %s is not made out to %s", r.Endpoint, r.host)
 	case has("certificate has expired or is not yet valid"):
 		return fail(again, "the certificate of the gateway at %s is out of date", r.Endpoint)
-	case has("remote error: tls:"):
-		return fail(again, "the gateway at %s does not take the client certificate in %s", r.Endpoint, r.Dir)
 	case has("ALPN", "no application protocol"):
 		return fail(again, "what listens at %s is not an OpenShell gateway: it does not speak HTTP/2", r.Endpoint)
+	case has("remote error: tls:"):
+		return fail(again, "the gateway at %s does not take the client certificate in %s", r.Endpoint, r.Dir)
 	case has("is not this machine"):
 		return fail(again, "%s is not on this machine", r.Endpoint)
+	case !c.sent.Load():
+		return fail(again, "what listens at %s ends connections at once: it does not take the client certificate in %s, or is no gateway", r.Endpoint, r.Dir)
 	default:
-		return fail(restartHint, "the connection to the gateway at %s broke off", r.Endpoint)
+		return fail(g.restartHint(), "the connection to the gateway at %s broke off", r.Endpoint)
 	}
+}
+
+// plain is the library's account of a connection without its own prefaces.
+func plain(text string) string {
+	if quoted, ok := strings.CutPrefix(text, "connection error: desc = "); ok {
+		if inner, err := strconv.Unquote(quoted); err == nil {
+			text = inner
+		}
+	}
+	for _, preface := range []string{"transport: ", "authentication handshake failed: ", "Error while dialing: "} {
+		text = strings.TrimPrefix(text, preface)
+	}
+	return text
 }
 
 // said is the text of a status.

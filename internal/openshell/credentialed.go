@@ -63,11 +63,7 @@ func (g *Gateway) ImportProfile(ctx context.Context, profile *wire.ProviderProfi
 	answer, err := g.client().ImportProviderProfiles(c.ctx, r)
 	crash.Point("openshell/after-import-profile")
 	if err != nil {
-		done, err := g.effect(c, err, "import the provider profile %s", profile.GetId())
-		if c.says(err, codes.AlreadyExists, "") {
-			done = providers.No
-		}
-		return done, err
+		return g.added(c, err, "import the provider profile %s", profile.GetId())
 	}
 	if answer.GetImported() {
 		return providers.Yes, nil
@@ -111,10 +107,14 @@ func (g *Gateway) keep(ctx context.Context, p *wire.Provider, verb string, do fu
 	crash.Point("openshell/before-" + verb + "-provider")
 	err := do(c)
 	crash.Point("openshell/after-" + verb + "-provider")
-	exists := c.says(err, codes.AlreadyExists, "")
-	done, err := g.effect(c, err, "%s", what)
-	if exists {
+	return g.added(c, err, "%s", what)
+}
+
+// added is effect for what has a name that is given once: one that is taken was certainly not given again.
+func (g *Gateway) added(c *call, err error, format string, args ...any) (providers.Done, error) {
+	done, failed := g.effect(c, err, format, args...)
+	if c.says(err, codes.AlreadyExists, "") {
 		done = providers.No
 	}
-	return done, err
+	return done, failed
 }

@@ -4,6 +4,7 @@ package openshell
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -31,6 +32,7 @@ type Gateway struct {
 
 	mu     sync.Mutex
 	conn   *grpc.ClientConn
+	failed bool // to connect, the last time
 	closed bool
 }
 
@@ -61,17 +63,10 @@ func connect(ctx context.Context, r Registration, l limits) (*Gateway, error) {
 }
 
 func (g *Gateway) meet(ctx context.Context) error {
-	c, cancel := begin(ctx, g.limits.ping)
-	health, err := g.client().Health(c.ctx, &wire.HealthRequest{})
-	cancel()
-	if err != nil {
-		return g.noGateway(c, err)
-	}
-	g.facts.Version = health.GetVersion()
-	if g.facts.Warning, err = gate(health.GetVersion(), g.registration); err != nil {
+	if err := g.greet(ctx); err != nil {
 		return err
 	}
-	c, cancel = begin(ctx, g.limits.info)
+	c, cancel := begin(ctx, g.limits.info)
 	defer cancel()
 	info, err := g.client().GetGatewayInfo(c.ctx, &wire.GetGatewayInfoRequest{})
 	if err != nil {
@@ -91,6 +86,19 @@ func (g *Gateway) meet(ctx context.Context) error {
 	}
 	g.facts.Driver, g.facts.DriverVersion = names[0], info.GetComputeDrivers()[0].GetCapabilities().GetDriverVersion()
 	return nil
+}
+
+// greet asks for the version, which every gateway says to everybody.
+func (g *Gateway) greet(ctx context.Context) error {
+	c, cancel := begin(ctx, g.limits.ping)
+	defer cancel()
+	health, err := g.client().Health(c.ctx, &wire.HealthRequest{})
+	if err != nil {
+		return g.noGateway(c, err)
+	}
+	g.facts.Version = health.GetVersion()
+	g.facts.Warning, err = gate(health.GetVersion(), g.registration)
+	return err
 }
 
 // gate says what is not qualified about a version, or why it cannot be spoken to. An archive's build says 0.0.0.
@@ -141,13 +149,22 @@ func (g *Gateway) Close() {
 func (g *Gateway) client() wire.OpenShellClient {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.closed && (g.conn == nil || g.conn.GetState() == connectivity.TransientFailure) {
-		if g.conn != nil {
-			_ = g.conn.Close()
-		}
+	if g.failed && g.conn.GetState() != connectivity.Ready && !g.closed {
+		_ = g.conn.Close()
+		g.conn = nil
+	}
+	g.failed = false
+	if g.conn == nil && !g.closed {
 		g.conn = g.dial()
 	}
 	return wire.NewOpenShellClient(g.conn)
+}
+
+// unreached notes that a call got no connection.
+func (g *Gateway) unreached() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failed = true
 }
 
 const (
@@ -191,9 +208,9 @@ func dialHere(ctx context.Context, address string) (net.Conn, error) {
 // noGateway explains a first call that brought no gateway's answer.
 func (g *Gateway) noGateway(c *call, err error) error {
 	if c.answered.Load() || status.Code(err) == codes.Unimplemented || strings.Contains(err.Error(), "unexpected HTTP status code") {
-		out := failure.New(failure.NotReady, "what listens at %s is not an OpenShell gateway: it does not say how it is", g.registration.Endpoint).
+		out := failure.New(failure.NotReady, "what listens at %s is not an OpenShell gateway: it does not know the first call", g.registration.Endpoint).
 			WithHint("%s   # with the port of the gateway", register(g.registration.Alias))
-		out.Err = fmt.Errorf("%s", said(err))
+		out.Err = errors.New(said(err))
 		return out
 	}
 	return g.look(c, err, "cannot reach %s", g)
