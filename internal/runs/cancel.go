@@ -12,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -211,7 +212,8 @@ func (s *Service) fenceClaim(ctx context.Context, c claims.Claim) error {
 	return nil
 }
 
-// Prune removes a run that is over and of which nothing is outstanding: its folder, its journal, its record.
+// Prune removes a run that is over and of which nothing is outstanding: its folder, its journal, its record, and with the last
+// run of a project what is remembered of the project's code.
 func (s *Service) Prune(ctx context.Context, id string) error {
 	r, err := s.Get(ctx, id)
 	if err != nil {
@@ -240,7 +242,10 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 		}
 		return e.WithHint("laufwerk cleanup %s", r.ID)
 	}
-	// The record goes first: a folder without a record is swept, a record without a folder would be a lie.
+	if err := s.forgetProjects(ctx, r.ID); err != nil {
+		return err
+	}
+	// The record goes before the folder: a folder without a record is swept, a record without a folder would be a lie.
 	crash.Point("runs/before-prune")
 	if err := s.Store.Update(ctx, func(tx store.Tx) error {
 		if err := dropKeys(tx, r.ID); err != nil {
@@ -252,6 +257,21 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 	}
 	crash.Point("runs/after-prune")
 	return s.removeFolder(ctx, filepath.Base(s.Dir(r.ID)))
+}
+
+// forgetProjects removes the bundles of projects of which no run but this one is left.
+func (s *Service) forgetProjects(ctx context.Context, pruned string) error {
+	list, err := s.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	var roots []string
+	for _, r := range list {
+		if r.ID != pruned {
+			roots = append(roots, r.Root)
+		}
+	}
+	return failure.Wrap(script.Forget(s.Home.BundlesDir(), roots), failure.Retained, "remove the remembered bundles of run %s", pruned)
 }
 
 // removeFolder removes a run's folder. An agent may have written in it, and what a claim was abandoned for may be there still:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -60,7 +61,35 @@ func (r *Runner) memory(root, entry string) memory {
 	}
 	binary := fmt.Sprint(files.Inode(info), " ", info.Size(), " ", info.ModTime().UnixNano())
 	sum := sha256.Sum256([]byte(binary + "\x00" + root + "\x00" + entry))
-	return memory(filepath.Join(r.Bundles, hex.EncodeToString(sum[:])))
+	return memory(filepath.Join(r.Bundles, ofProject(root)+hex.EncodeToString(sum[:])))
+}
+
+// ofProject is how the names of a project's bundles begin.
+func ofProject(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	return hex.EncodeToString(sum[:8]) + "-"
+}
+
+// Forget removes what is remembered in dir of projects other than those at roots. Who bundles at the same time loses nothing
+// but the memory of it.
+func Forget(dir string, roots []string) error {
+	names, err := files.Names(dir)
+	if err != nil {
+		return err
+	}
+	left, err := files.Unfinished(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range append(names, left...) {
+		if slices.ContainsFunc(roots, func(root string) bool { return strings.HasPrefix(name, ofProject(root)) }) {
+			continue
+		}
+		if err := files.Remove(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // recall is the bundle that bundling would give, nil where that is not known. The files are the server's.
@@ -98,12 +127,12 @@ func (m memory) keep(conversation []exchange, made protocol.Bundle) {
 	}
 	sum := sha256.Sum256(b)
 	if files.WriteVolatile(string(m), append(sum[:], b...)) == nil {
-		forget(filepath.Dir(string(m)))
+		bound(filepath.Dir(string(m)))
 	}
 }
 
-// forget removes the bundles that were made longest ago, beyond those that may be kept.
-func forget(dir string) {
+// bound removes the bundles that were made longest ago, beyond those that may be kept.
+func bound(dir string) {
 	names, err := files.Names(dir)
 	if err != nil || len(names) <= maxRemembered {
 		return

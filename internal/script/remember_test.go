@@ -162,6 +162,28 @@ func TestOnlyOnesOwnBundlesAreRemembered(t *testing.T) {
 	}
 }
 
+func TestProjectsAreForgotten(t *testing.T) {
+	r := testRunner(t)
+	r.Bundles = filepath.Join(t.TempDir(), "bundles")
+	if err := Forget(r.Bundles, nil); err != nil {
+		t.Errorf("of nothing: %v", err)
+	}
+	files := map[string]string{entry: `export default 1;`}
+	kept, gone := project(t, files), project(t, files)
+	for _, root := range []string{kept, gone} {
+		if _, _, err := r.Evaluate(t.Context(), root, entry, EvalOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Forget(r.Bundles, []string{kept, kept}); err != nil {
+		t.Fatal(err)
+	}
+	names, err := os.ReadDir(r.Bundles)
+	if err != nil || len(names) != 1 || filepath.Join(r.Bundles, names[0].Name()) != string(r.memory(kept, entry)) {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
 func TestTheMemoryIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxRemembered + 5 {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strings"
 )
 
 // Modes of everything below $LAUFWERK_HOME.
@@ -155,7 +156,13 @@ func write(path string, data []byte, publish func(tmp string) error) (err error)
 }
 
 // Names are the entries of a directory, sorted, temporary files of Write left out; a missing directory has none.
-func Names(dir string) ([]string, error) {
+func Names(dir string) ([]string, error) { return names(dir, false) }
+
+// Unfinished are the temporary files of Write and WriteVolatile in a directory: being written now, or left by a process that was
+// killed.
+func Unfinished(dir string) ([]string, error) { return names(dir, true) }
+
+func names(dir string, temporary bool) ([]string, error) {
 	es, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -165,7 +172,7 @@ func Names(dir string) ([]string, error) {
 	}
 	names := make([]string, 0, len(es))
 	for _, e := range es {
-		if n := e.Name(); len(n) < 5 || n[:5] != ".tmp-" {
+		if n := e.Name(); strings.HasPrefix(n, ".tmp-") == temporary {
 			names = append(names, n)
 		}
 	}
