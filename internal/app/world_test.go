@@ -201,12 +201,13 @@ func (w *world) laufwerk(env []string, args ...string) (code int, stdout, stderr
 type running struct {
 	t         testing.TB
 	cmd       *exec.Cmd
-	out, errs bytes.Buffer
+	dir       string // the world's
+	out, errs spoken
 }
 
 func (w *world) start(env []string, args ...string) *running {
 	w.t.Helper()
-	r := &running{t: w.t, cmd: w.command(env, args...)}
+	r := &running{t: w.t, cmd: w.command(env, args...), dir: w.dir}
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.errs
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := r.cmd.Start(); err != nil {
@@ -235,7 +236,13 @@ func (r *running) signal(sig syscall.Signal) {
 
 func (r *running) wait() (code int, stdout, stderr string) {
 	r.t.Helper()
-	hung := time.AfterFunc(hang, func() { _ = r.cmd.Process.Signal(syscall.SIGQUIT) })
+	return r.within(hang)
+}
+
+// within is wait for what may take as long as limit.
+func (r *running) within(limit time.Duration) (code int, stdout, stderr string) {
+	r.t.Helper()
+	hung := time.AfterFunc(limit, func() { r.hangs(limit) })
 	defer hung.Stop()
 	err := r.cmd.Wait()
 	var exit *exec.ExitError

@@ -14,7 +14,7 @@ import (
 // needs, so it is not fsynced, and a torn line is passed over by readers.
 type Event struct {
 	At   time.Time       `json:"at"`
-	Kind string          `json:"kind"` // "operation", "attempt", "attached", "agent", "output", "question", "message", "notice", "console"
+	Kind string          `json:"kind"` // "operation", "attempt", "attached", "progress", "agent", "output", "stderr", "question", "message", "notice", "console"
 	Op   string          `json:"op,omitempty"`
 	Text string          `json:"text,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`

@@ -142,7 +142,8 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 
 // spec is a new attempt: the program's login and files are put into its home first.
 func (t *turn) spec(ctx context.Context, sb providers.Sandbox, continued bool, timeout time.Duration) (supervise.Spec, error) {
-	prog, err := sb.Program(ctx, t.h.Program())
+	telling := providers.Telling(ctx, func(text string) { t.op.Event(journal.Event{Kind: "progress", Text: text}) })
+	prog, err := sb.Program(telling, t.h.Program())
 	if err != nil {
 		return supervise.Spec{}, err
 	}
@@ -289,11 +290,30 @@ func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb
 	if err := r.trouble(what, failure.Failed); err != nil {
 		return ExecResult{}, t, err
 	}
+	if text := failing(m.Secrets.String(tail(r.stderr, 64<<10))); r.exit.Code != 0 && text != "" {
+		op.Event(journal.Event{Kind: "stderr", Text: text})
+	}
 	return ExecResult{
 		ExitCode: r.exit.Code,
 		Stdout:   strings.ToValidUTF8(string(r.stdout), "\uFFFD"),
 		Stderr:   strings.ToValidUTF8(string(r.stderr), "\uFFFD"),
 	}, t, nil
+}
+
+// What is told of the stderr of a command that failed: its last lines, since programs say there why they do. All of it is in the
+// operation's value.
+const (
+	failingLines = 10
+	failingBytes = 2000
+)
+
+func failing(stderr string) string {
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	text := strings.Join(lines[max(0, len(lines)-failingLines):], "\n")
+	if len(text) > failingBytes {
+		text = "…" + text[len(text)-failingBytes:]
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // environ is the sandbox's environment with an operation's own variables.

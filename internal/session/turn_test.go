@@ -52,6 +52,28 @@ func TestConversationGoesOnOverTurnsAndWorkers(t *testing.T) {
 	}
 }
 
+// Of a command that fails the last lines of stderr are told, and none of one that does well.
+func TestWhyACommandFailsIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := w.worker()
+	w.opened(m, "s", w.agent(talker))
+	for code, want := range map[int]string{0: "[]", 3: "[line 21\nline 22\nline 23\nline 24\nline 25\nline 26\nline 27\nline 28\nline 29\nline 30]"} {
+		op := &operation{name: fmt.Sprint("exec", code)}
+		r, _, err := m.Exec(t.Context(), "s", session.ExecArgs{Command: fmt.Sprintf("for i in $(seq 30); do echo line $i >&2; done; exit %d", code)}, op)
+		if err != nil || r.ExitCode != code || fmt.Sprint(op.told("stderr")) != want {
+			t.Errorf("exit %d, %v, told %q", r.ExitCode, err, op.told("stderr"))
+		}
+	}
+	op := &operation{name: "long"}
+	if _, _, err := m.Exec(t.Context(), "s", session.ExecArgs{Command: "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1"}, op); err != nil {
+		t.Fatal(err)
+	}
+	if told := op.told("stderr"); len(told) != 1 || len(told[0]) > 2100 {
+		t.Errorf("told %d texts: %.100q", len(told), told)
+	}
+}
+
 // The conversation that a cut turn had named, and that it was cut, reach the next attempt: of the same worker, of another
 // one, and of one that finds the next attempt journaled but never launched.
 func TestCutTurnIsContinued(t *testing.T) {

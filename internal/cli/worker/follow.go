@@ -116,8 +116,12 @@ func (f *follower) event(ev journal.Event) {
 		fl.action, fl.line, fl.tail = "", nil, nil
 	case "agent":
 		f.agent(fl, ev)
+	case "progress":
+		f.progress(fl, ev.Text)
 	case "output":
 		f.output(fl, ev.Text)
+	case "stderr":
+		f.stderr(fl, ev.Text)
 	case "console":
 		f.lines("", ev.Text)
 	case "question":
@@ -289,6 +293,25 @@ func (f *follower) finishLine(fl *flight) {
 		fl.tail = slices.Delete(fl.tail, 0, 1)
 	}
 	fl.tail = append(fl.tail, text)
+}
+
+// progress is what the operation does beside its program.
+func (f *follower) progress(fl *flight, text string) {
+	fl.action = text
+	if !f.live {
+		f.lines(f.whose(fl), text)
+	}
+}
+
+// stderr is what a command that failed has printed there.
+func (f *follower) stderr(fl *flight, text string) {
+	if len(fl.line) > 0 {
+		f.finishLine(fl)
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		fl.line = append(fl.line, "stderr: "+line...)
+		f.finishLine(fl)
+	}
 }
 
 // whose names the operation that says something, where several might.

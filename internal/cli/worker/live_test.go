@@ -161,6 +161,30 @@ func TestLinesElsewhere(t *testing.T) {
 	}
 }
 
+// What an operation does before its program is told, and what a command that fails has on stderr, wherever that is shown.
+func TestWhatComesBeforeAndWhyItFails(t *testing.T) {
+	for live, want := range map[bool]string{
+		false: "· writer · fix\n  | installing Codex\\x1b[2J\n✓ writer · fix  1.0s\n· writer · check\n  | begun\n  | stderr: no such\n  | stderr: \\x1b[2Jfile\n✗ writer · check  exit 2  1.0s\n",
+		true:  "✓ writer · fix  1.0s\n✗ writer · check  exit 2  1.0s\n  | begun\n  | stderr: no such\n  | stderr: \\x1b[2Jfile\n",
+	} {
+		f, out := following(map[string]string{"TERM": "xterm"}, live)
+		f.tell(0, "operation", "session.ask[writer]:fix", "begins", nil)
+		f.tell(0, "progress", "session.ask[writer]:fix", "installing Codex\x1b[2J", nil)
+		if row := f.view(noon.Add(time.Second), 79, 9); !strings.Contains(row[0].String(), `installing Codex\x1b[2J`) {
+			t.Errorf("it does not show what it does: %q", row[0].String())
+		}
+		f.tell(0, "attempt", "session.ask[writer]:fix", "", nil)
+		f.tell(time.Second, "operation", "session.ask[writer]:fix", "done", nil)
+		f.tell(time.Second, "operation", "session.exec[writer]:check", "begins", nil)
+		f.tell(time.Second, "output", "session.exec[writer]:check", "begun", nil)
+		f.tell(time.Second, "stderr", "session.exec[writer]:check", "no such\n\x1b[2Jfile", nil)
+		f.tell(2*time.Second, "operation", "session.exec[writer]:check", "done", map[string]any{"exitCode": 2})
+		if text := strings.NewReplacer("\r", "", "\x1b[K", "", "\x1b[J", "").Replace(looks.ReplaceAllString(out.String(), "")); text != want {
+			t.Errorf("got\n%s\nwant\n%s", text, want)
+		}
+	}
+}
+
 func TestLinesWaitForAnAnswer(t *testing.T) {
 	f, out := following(nil, false)
 	release := f.hold()
