@@ -61,7 +61,8 @@ export const workflow = defineWorkflow<Input, Outcome>({
     // A session that could still write would make what a person sees and what is written two things.
     yield* writer.close();
     if (checked.exitCode !== 0) {
-      throw new Error(`the check still fails (repairs tried: ${repairs}), with exit code ${checked.exitCode}: ${check}`);
+      const why = ending(checked.stdout + checked.stderr);
+      throw new Error(`the check still fails (repairs tried: ${repairs}), with exit code ${checked.exitCode}: ${check}\nIts output ends with:\n${why}`);
     }
 
     const { changes } = yield* Workspace.diff({ workspace });
@@ -84,4 +85,9 @@ export const workflow = defineWorkflow<Input, Outcome>({
 /** The end of a long output is what says why. */
 function tail(output: string): string {
   return output.length <= 4000 ? output : `…${output.slice(-4000)}`;
+}
+
+/** The last lines of an output, as a person gets them to read. */
+function ending(output: string): string {
+  return output.trimEnd().split("\n").slice(-5).map(line => `| ${line.slice(0, 200)}`).join("\n");
 }
