@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -43,6 +44,7 @@ type Container struct {
 	Mounts    []Mount
 	NanoCPUs  int64
 	Memory    int64
+	Created   time.Time
 }
 
 // Mount is a bind mount of a container.
@@ -119,7 +121,7 @@ func (m *memory) create(b blueprint) error {
 	}
 	c := &contained{sandbox: proto.CloneOf(b.sandbox), env: b.env, killed: make(chan struct{}), Container: Container{
 		ID: random(32), Name: "openshell-" + b.sandbox.GetMetadata().GetName(), SandboxID: b.sandbox.GetMetadata().GetId(), State: created,
-		Image: image, Labels: labelsOf(b, m.own), NanoCPUs: b.limits.nanoCPUs, Memory: b.limits.memory,
+		Image: image, Labels: labelsOf(b, m.own), NanoCPUs: b.limits.nanoCPUs, Memory: b.limits.memory, Created: time.Now(),
 	}}
 	for _, mount := range b.mounts {
 		if err := mount.fits(); err != nil {

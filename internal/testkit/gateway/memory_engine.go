@@ -124,7 +124,7 @@ func (m *memory) listed(w http.ResponseWriter, r *http.Request) {
 	for _, c := range m.list() {
 		if wanted.MatchKVList("label", c.Labels) && (all || c.State == running) {
 			out = append(out, container.Summary{
-				ID: c.ID, Names: []string{"/" + c.Name}, Image: c.Image, ImageID: imageID(c.Image), Labels: c.Labels, State: c.State, Mounts: c.points(),
+				ID: c.ID, Names: []string{"/" + c.Name}, Image: c.Image, ImageID: imageID(c.Image), Labels: c.Labels, State: c.State, Mounts: c.points(), Created: c.Created.Unix(),
 			})
 		}
 	}
@@ -147,7 +147,7 @@ func (c Container) inspected() container.InspectResponse {
 	}
 	return container.InspectResponse{
 		ContainerJSONBase: &container.ContainerJSONBase{
-			ID: c.ID, Name: "/" + c.Name, Image: imageID(c.Image), Created: time.Now().UTC().Format(time.RFC3339Nano), HostConfig: host,
+			ID: c.ID, Name: "/" + c.Name, Image: imageID(c.Image), Created: c.Created.UTC().Format(time.RFC3339Nano), HostConfig: host,
 			State: &container.State{Status: c.State, Running: c.State == running, ExitCode: c.Code},
 		},
 		Mounts: c.points(), Config: &container.Config{Image: c.Image, User: "0", Labels: c.Labels, WorkingDir: root},

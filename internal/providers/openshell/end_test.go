@@ -1,0 +1,273 @@
+package openshell
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
+)
+
+func TestEveryFaultOfADelete(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		call  string
+		fault func(g *gateway.Gateway) gateway.Fault
+		want  providers.Presence // after Delete
+	}{
+		"request lost":      {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseRequest() }, providers.Present},
+		"reply lost":        {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, providers.Absent},
+		"delayed":           {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Delay(20 * time.Millisecond) }, providers.Absent},
+		"unavailable":       {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Unavailable, "x") }, providers.Present},
+		"aborted":           {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Aborted, "x") }, providers.Present},
+		"the driver failed": {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Internal, "delete sandbox failed: x") }, providers.Present},
+		"no workspace": {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault {
+			return gateway.Fail(codes.NotFound, "workspace 'default' not found")
+		}, providers.Present},
+		"forgotten":              {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.ForgetDelete() }, providers.Present},
+		"killed before":          {"DeleteSandbox", func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, providers.Present},
+		"killed with a row":      {gateway.Removing, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, providers.Present},
+		"killed, container gone": {gateway.Vanishing, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, providers.Residue},
+		"no workspace for a look": {"GetSandbox", func(*gateway.Gateway) gateway.Fault {
+			return gateway.Fail(codes.NotFound, "workspace 'default' not found")
+		}, providers.Present},
+		"looks lost": {"GetSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, providers.Present},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, gateway.Options{})
+			k := w.worker()
+			in := w.made(k, w.intent())
+			w.g.Fault(c.call, c.fault(w.g))
+			r := k.Delete(bounded(t), in)
+			rows, containers := w.there(in)
+			if r.Done == providers.Yes && rows+containers > 0 && c.want != providers.Residue {
+				t.Errorf("done, with %d rows and %d containers", rows, containers)
+			}
+			w.g.Start()
+			w.g.Faultless()
+			if c.want == providers.Absent { // where the reply was lost, it goes on without us
+				eventually(t, "it is gone", func() bool { rows, containers := w.there(in); return rows+containers == 0 })
+			}
+			o := k.Observe(bounded(t), in)
+			if _, err := os.Lstat(w.sessionDir(in)); err == nil && c.want != providers.Present {
+				if o.Presence != providers.Present {
+					t.Errorf("with its directory it is %v: %v", o.Presence, o.Err)
+				}
+			} else if o.Presence != c.want {
+				t.Errorf("it is %v: %v %v", o.Presence, o.Err, o.Evidence)
+			}
+			// Asked again, it ends.
+			r = k.Delete(bounded(t), in)
+			if o = k.Observe(bounded(t), in); o.Presence == providers.Residue {
+				w.g.Reconcile()
+			} else if r.Done != providers.Yes {
+				t.Errorf("again: %v %v", r.Done, r.Err)
+			}
+			w.ended(k, in)
+		})
+	}
+}
+
+// What is not learned is not absence, whoever does not answer.
+func TestEveryFaultOfALook(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{})
+	k := w.worker()
+	in := w.made(k, w.intent())
+	gone := w.made(k, w.intent())
+	if r := k.Delete(bounded(t), gone); r.Done != providers.Yes {
+		t.Fatal(r.Err)
+	}
+	for name, f := range map[string]gateway.Fault{
+		"request lost": gateway.LoseRequest(), "reply lost": gateway.LoseReply(), "internal": gateway.Fail(codes.Internal, "x"), "denied": gateway.Fail(codes.PermissionDenied, "x"),
+		"no workspace": gateway.Fail(codes.NotFound, "workspace 'default' not found"), "no word": gateway.Fail(codes.NotFound, ""), "no call": gateway.Fail(codes.Unimplemented, "x"),
+	} {
+		for _, one := range []providers.Intent{in, gone} {
+			w.g.Fault("GetSandbox", f)
+			if o := k.Observe(bounded(t), one); o.Presence != providers.Unseen || o.Err == nil {
+				t.Errorf("%s: %v %v", name, o.Presence, o.Err)
+			}
+		}
+		w.g.Fault("ListSandboxes", f)
+		if list, err := k.List(bounded(t), in); err == nil {
+			t.Errorf("%s: %v", name, list)
+		}
+	}
+	w.g.Kill()
+	for _, one := range []providers.Intent{in, gone} {
+		if o := k.Observe(bounded(t), one); o.Presence != providers.Unseen {
+			t.Errorf("without a gateway: %v", o.Presence)
+		}
+	}
+	w.g.Start()
+	eventually(t, "it is ready again", func() bool { return k.Observe(bounded(t), in).Presence == providers.Present })
+	w.ended(k, gone)
+	if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
+		t.Errorf("%v %v", r.Done, r.Err)
+	}
+	w.ended(k, in)
+}
+
+// A deletion that overtakes a creation leaves a container that the gateway knows nothing of.
+func TestAnOrphanIsOursByItsIdentity(t *testing.T) {
+	t.Parallel()
+	for name, one := range map[string]func(k *worker, in providers.Intent) providers.Result{
+		"alone": func(k *worker, in providers.Intent) providers.Result { return k.Delete(bounded(k.w.t), in) },
+		"in a sweep": func(k *worker, in providers.Intent) providers.Result {
+			there, err := k.List(bounded(k.w.t), in)
+			if err != nil || len(there) != 1 || there[0].Resource != in.Resource || there[0].Claim != in.Claim || there[0].Name != client.Name(in.Claim) {
+				k.w.t.Errorf("%+v %v", there, err)
+			}
+			return k.DeleteAll(bounded(k.w.t), []providers.Intent{in}, there, 8)[0].Result
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, gateway.Options{})
+			k := w.worker()
+			in := w.intent()
+			landing := make(chan struct{})
+			w.g.Fault(gateway.Landing, gateway.Before(func() { <-landing }))
+			w.g.Fault("CreateSandbox", gateway.LoseReply())
+			if r := k.Create(bounded(t), in); r.Done != providers.Unknown {
+				t.Fatal(r.Done)
+			}
+			g, err := k.gateway(bounded(t), here)
+			must(t, err)
+			sb, _, err := g.Get(bounded(t), client.Name(in.Claim))
+			must(t, err)
+			in.Resource = sb.GetMetadata().GetId()
+			_, err = g.Delete(bounded(t), client.Name(in.Claim)) // not by us: we wait for the container
+			must(t, err)
+			close(landing)
+			eventually(t, "its container has landed", func() bool { rows, containers := w.there(in); return rows == 0 && containers == 1 })
+			if o := k.Observe(bounded(t), in); o.Presence != providers.Present {
+				t.Errorf("%v %v", o.Presence, o.Err)
+			}
+			if r := one(k, in); r.Done != providers.Yes {
+				t.Errorf("%v %v", r.Done, r.Err)
+			}
+			w.ended(k, in)
+		})
+	}
+}
+
+// Ours does not overtake: it waits until the container is on the engine.
+func TestADeletionWaitsForTheContainer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{})
+	k := w.worker()
+	in := w.intent()
+	w.g.Fault(gateway.Landing, gateway.Delay(50*time.Millisecond))
+	w.g.Fault("CreateSandbox", gateway.LoseReply())
+	if r := k.Create(bounded(t), in); r.Done != providers.Unknown {
+		t.Fatal(r.Done)
+	}
+	o := k.Observe(bounded(t), in)
+	if in.Resource = o.Resource; o.Presence != providers.Present {
+		t.Fatalf("%v %v", o.Presence, o.Err)
+	}
+	if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
+		t.Errorf("%v %v", r.Done, r.Err)
+	}
+	w.ended(k, in)
+}
+
+func TestAThousandSessionsAreEndedTogether(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{})
+	k := w.worker()
+	const n = 1000
+	list := make([]providers.Intent, n)
+	for i := range list {
+		list[i] = w.intent()
+	}
+	stranger := w.intent()
+	stranger.Owner = "store-2"
+	stranger = w.made(k, stranger)
+	var making errgroup.Group
+	making.SetLimit(32)
+	for i := range list {
+		making.Go(func() error {
+			r := k.Create(bounded(t), list[i])
+			if list[i].Resource = r.Resource; r.Done != providers.Yes {
+				return fmt.Errorf("%v: %w", r.Done, r.Err)
+			}
+			return nil
+		})
+	}
+	must(t, making.Wait())
+	made := time.Now()
+	eventually(t, "none of them is young", func() bool { return time.Since(made) > k.Provider.w.landing })
+	before := w.g.Calls()
+	there, err := k.List(bounded(t), list[0])
+	if err != nil || len(there) != n {
+		t.Fatalf("%d of %d: %v", len(there), n, err)
+	}
+	if calls := w.g.Calls()["ListSandboxes"] - before["ListSandboxes"]; calls > 2 {
+		t.Errorf("a list took %d calls", calls)
+	}
+	for i, e := range k.DeleteAll(bounded(t), list, there, 8) {
+		if e.Observation.Presence != providers.Absent || e.Result.Done != providers.Yes {
+			t.Fatalf("%d: %v %v %v", i, e.Result.Done, e.Observation.Presence, e.Observation.Err)
+		}
+	}
+	after := w.g.Calls()
+	if d := after["DeleteSandbox"] - before["DeleteSandbox"]; d != n {
+		t.Errorf("%d deletions", d)
+	}
+	if g := after["GetSandbox"] - before["GetSandbox"]; g > n/10 {
+		t.Errorf("%d looks at single ones", g)
+	}
+	for _, in := range []providers.Intent{list[0], list[n-1]} {
+		w.ended(k, in)
+	}
+	if o := k.Observe(bounded(t), stranger); o.Presence != providers.Present {
+		t.Errorf("the stranger is %v", o.Presence)
+	}
+}
+
+func TestASweepOfWhatIsStuckAndOfAGatewayThatGoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{})
+	k := w.worker()
+	a, b := w.made(k, w.intent()), w.made(k, w.intent())
+	made := time.Now()
+	eventually(t, "neither is young", func() bool { return time.Since(made) > k.Provider.w.landing })
+	there, err := k.List(bounded(t), a)
+	must(t, err)
+	w.g.Fault(gateway.Vanishing, gateway.Before(w.g.Kill))
+	for _, e := range k.DeleteAll(bounded(t), []providers.Intent{a}, there, 8) {
+		if e.Observation.Presence == providers.Absent {
+			t.Errorf("%+v", e)
+		}
+	}
+	w.g.Start()
+	for range 2 {
+		eventually(t, "it is listed", func() bool { there, err = k.List(bounded(t), a); return err == nil })
+		if e := k.DeleteAll(bounded(t), []providers.Intent{a}, there, 8)[0]; e.Observation.Presence != providers.Residue {
+			t.Errorf("%v %v", e.Observation.Presence, e.Observation.Err)
+		}
+	}
+	w.g.Reconcile()
+	w.ended(k, a)
+	// What is not asked for any more stays.
+	w.g.Kill()
+	for _, e := range k.DeleteAll(bounded(t), []providers.Intent{b}, there, 8) {
+		if e.Observation.Presence != providers.Unseen || e.Observation.Err == nil {
+			t.Errorf("%+v", e)
+		}
+	}
+	w.g.Start()
+	if r := k.Delete(bounded(t), b); r.Done != providers.Yes {
+		t.Errorf("%v %v", r.Done, r.Err)
+	}
+	w.ended(k, b)
+}

@@ -1,0 +1,223 @@
+package openshell
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	api "github.com/docker/docker/api/types/image"
+
+	"github.com/laufwerk/laufwerk/internal/checks"
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/login"
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+var _ providers.Examining = (*Provider)(nil)
+
+// Examine looks at the host, the gateway and the engine, and at what the target has of them.
+func (p *Provider) Examine(ctx context.Context, def providers.Definition) []checks.Check {
+	c, err := decode(def)
+	if err != nil {
+		return []checks.Check{checks.Failed("options", err)}
+	}
+	if err := p.host(); err != nil {
+		return []checks.Check{checks.Failed("host", err)}
+	}
+	out := []checks.Check{checks.New("host", checks.Pass, "sessions run as this process's user, %d:%d", p.c.UID, p.c.GID), examineLandlock()}
+	g, gerr := p.c.Gateway(ctx, c.Gateway)
+	out = append(out, examineGateway(c, g, gerr))
+	e, eerr := p.c.Connect(ctx, "")
+	out = append(out, p.examineEngine(g, e, eerr))
+	if eerr != nil {
+		out = append(out, checks.New("limits", checks.Skip, "the engine cannot be asked"), checks.New("image", checks.Skip, "the engine cannot be asked"))
+	} else {
+		i, err := p.image(ctx, e, def, c)
+		out = append(out, examineLimits(c, e.Facts()), p.examineImage(def, c, i, err), examineProgram(err))
+	}
+	return append(out, p.examineProvider(ctx, g, def, c)...)
+}
+
+func examineLandlock() checks.Check {
+	version, err := system.Landlock()
+	if err != nil {
+		return checks.New("landlock", checks.Fail, "the kernel does not enforce Landlock rules, which confine sandboxes: %v", err).WithFix("cat /sys/kernel/security/lsm   # landlock has to be in it")
+	}
+	return checks.New("landlock", checks.Pass, "the kernel enforces Landlock rules").WithEvidence(fmt.Sprintf("version %d", version))
+}
+
+func examineGateway(c config, g *client.Gateway, err error) checks.Check {
+	const id = "gateway"
+	if err != nil {
+		return checks.Failed(id, err)
+	}
+	f, r := g.Facts(), g.Registration()
+	out := checks.New(id, checks.Pass, "OpenShell %s answers at %s, with the driver %s", f.Version, r.Endpoint, f.Driver)
+	if f.Warning != "" {
+		out = checks.New(id, checks.Warn, "%s", f.Warning)
+	}
+	return out.WithEvidence(r.Identity(), r.Dir)
+}
+
+// examineEngine compares the engine of the settings with the one of the gateway, which says its version alone: that they are the
+// same is proved by the container of each sandbox.
+func (p *Provider) examineEngine(g *client.Gateway, e *dockerengine.Engine, err error) checks.Check {
+	const id = "engine"
+	if err == nil {
+		err = fits(e.Facts())
+	}
+	if err != nil {
+		return checks.Failed(id, err)
+	}
+	f := e.Facts()
+	out := checks.New(id, checks.Pass, "Docker %s answers at %s; each sandbox's container shows whether it is the gateway's engine", f.Version, e.Endpoint())
+	if g != nil && g.Facts().DriverVersion != "" && g.Facts().DriverVersion != f.Version {
+		out = checks.New(id, checks.Warn, "Docker %s answers at %s, and the gateway works with Docker %s: it may be another engine", f.Version, e.Endpoint(), g.Facts().DriverVersion).
+			WithFix("laufwerk config set docker.host unix:///…   # the socket of the gateway's engine")
+	}
+	return out.WithEvidence(f.Identity())
+}
+
+func examineLimits(c config, f dockerengine.Facts) checks.Check {
+	if err := enforced(c, f); err != nil {
+		return checks.Failed("limits", err)
+	}
+	return checks.New("limits", checks.Pass, "the engine enforces the limits that the target has; those of processes and swap are the gateway's")
+}
+
+func (p *Provider) examineImage(def providers.Definition, c config, i api.InspectResponse, err error) checks.Check {
+	switch {
+	case err != nil:
+		return checks.Failed("image", err)
+	case c.Image != "":
+		return checks.New("image", checks.Pass, "the image %s is on the engine, and is a prepared one", c.Image).WithEvidence(i.ID)
+	}
+	return checks.New("image", checks.Pass, "the prepared image is on the engine, and is the one of its receipt").WithEvidence(i.ID, p.cache(def, c).StandardFile())
+}
+
+func examineProgram(imageErr error) checks.Check {
+	if imageErr != nil {
+		return checks.New("codex.program", checks.Skip, "without the image that cannot be told")
+	}
+	return checks.New("codex.program", checks.Pass, "Codex %s is in the image", imagecache.Codex().Version)
+}
+
+// examineProvider looks at the login that the gateway holds, as far as it shows it.
+func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def providers.Definition, c config) []checks.Check {
+	const id = "provider"
+	if g == nil {
+		return []checks.Check{checks.New(id, checks.Skip, "the gateway cannot be asked")}
+	}
+	h, failed := p.held(ctx, g, def, c)
+	var out []checks.Check
+	for _, err := range failed {
+		out = append(out, checks.Failed(id, err))
+	}
+	if len(out) > 0 {
+		return out
+	}
+	one := checks.New(id, checks.Pass, "the gateway holds the login %q, of type %s, whose end it does not know", c.Credentials.Provider, h.GetType()).WithEvidence(keys(h)...)
+	if at, known := expiry(h); known {
+		left := at.Sub(p.c.Now())
+		one.Message = fmt.Sprintf("the gateway holds the login %q, of type %s, valid for %s", c.Credentials.Provider, h.GetType(), left.Round(time.Minute))
+		if left < time.Hour {
+			one.Status, one.Fix = checks.Warn, rotate(def)
+			one.Message += " only"
+		}
+	}
+	return []checks.Check{one}
+}
+
+// credentials are what keeps agents from the login that the gateway holds.
+func (p *Provider) credentials(ctx context.Context, g *client.Gateway, def providers.Definition, c config) []error {
+	_, failed := p.held(ctx, g, def, c)
+	return failed
+}
+
+// held is the provider of a target's credentials at the gateway, and what is wrong with it. Providers that were made by hand are
+// as good as others, and record no end.
+func (p *Provider) held(ctx context.Context, g *client.Gateway, def providers.Definition, c config) (*wire.Provider, []error) {
+	name, alias := c.Credentials.Provider, c.Gateway
+	provision := "laufwerk provision openshell --target " + failure.Quote(def.ID)
+	got, presence, err := g.Provider(ctx, name)
+	switch {
+	case presence == providers.Absent:
+		return nil, []error{failure.New(failure.NotReady, "the gateway %q has no provider %q, which holds the login of the target %q", alias, name, def.ID).WithHint("%s", provision)}
+	case presence != providers.Present:
+		return nil, []error{failure.Wrap(err, failure.NotReady, "look at the provider %q of the gateway %q", name, alias)}
+	case got.GetType() != client.CodexProfile:
+		return got, []error{failure.New(failure.NotReady, "the provider %q of the gateway %q is of type %q, and not %s: the rules of that type do not let Codex of the prepared image use it", name, alias, got.GetType(), client.CodexProfile).
+			WithHint("openshell provider get %s --gateway %s   # name another provider in the target, or delete this one and then\n%s", failure.Quote(name), failure.Quote(alias), provision)}
+	}
+	var out []error
+	var missing []string
+	for _, key := range login.HeldRequired() {
+		if _, ok := got.GetCredentials()[key]; !ok {
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) > 0 {
+		out = append(out, failure.New(failure.NotReady, "the provider %q of the gateway %q lacks %s", name, alias, strings.Join(missing, ", ")).WithHint("%s", rotate(def)))
+	}
+	if at, known := expiry(got); known {
+		switch left := at.Sub(p.c.Now()); {
+		case left <= 0:
+			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expired %s ago", alias, name, -left.Round(time.Minute)).WithHint("%s", rotate(def)))
+		case left < login.Least:
+			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expires in %s", alias, name, left.Round(time.Second)).WithHint("%s", rotate(def)))
+		}
+	}
+	profile, presence, err := g.Profile(ctx, client.CodexProfile)
+	switch {
+	case presence == providers.Absent:
+		out = append(out, failure.New(failure.NotReady, "the gateway %q has no profile %s", alias, client.CodexProfile).WithHint("%s", provision))
+	case presence != providers.Present:
+		out = append(out, failure.Wrap(err, failure.NotReady, "look at the profile %s of the gateway %q", client.CodexProfile, alias))
+	case !slices.ContainsFunc(profile.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == client.CodexBinaries }):
+		out = append(out, failure.New(failure.NotReady, "the profile %s of the gateway %q does not name %s, where Codex is in prepared images", client.CodexProfile, alias, client.CodexBinaries).
+			WithHint("openshell provider profile delete %s --gateway %s && %s", client.CodexProfile, failure.Quote(alias), provision))
+	}
+	return got, out
+}
+
+func rotate(def providers.Definition) string {
+	return "laufwerk provision openshell --target " + failure.Quote(def.ID) + " --rotate"
+}
+
+// expiry is when the first of a provider's required credentials expires, as far as the gateway knows.
+func expiry(h *wire.Provider) (at time.Time, known bool) {
+	for _, key := range []string{login.HeldAccess, login.HeldAccount} {
+		if ms := h.GetCredentialExpiresAtMs()[key]; ms > 0 && (!known || time.UnixMilli(ms).Before(at)) {
+			at, known = time.UnixMilli(ms), true
+		}
+	}
+	return at, known
+}
+
+func keys(h *wire.Provider) (out []string) {
+	for key := range h.GetCredentials() {
+		out = append(out, key)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Probe asks our own program in the sandbox who it is.
+func (p *Provider) Probe(providers.Intent, providers.Definition) providers.Probe {
+	return providers.Probe{Argv: inside.Probe(), Read: func(stdout []byte) []checks.Check {
+		got, err := inside.ReadProbe(stdout)
+		if err != nil {
+			return []checks.Check{checks.Failed("", err)}
+		}
+		return []checks.Check{checks.New("", checks.Pass, "a command ran in a sandbox on this host's engine, which saw the files of this host and their locks, and was cleaned up after").
+			WithEvidence(fmt.Sprintf("user %d:%d", got.UID, got.GID), "kernel "+got.Kernel)}
+	}}
+}

@@ -1,0 +1,331 @@
+package openshell
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+)
+
+// labelName is a label that a gateway gives to the containers of its sandboxes, as owned.LabelSandbox.
+const labelName = "openshell.ai/sandbox-name"
+
+// skew is how much earlier than its intent a sandbox of ours may have been made by the gateway's clock. That is this host's
+// clock, too, so that only a step of it between two readings counts.
+const skew = 5 * time.Second
+
+// look is where the sandbox of an intent is looked for: at its gateway, and on the engine that it runs on.
+type look struct {
+	p  *Provider
+	in providers.Intent
+	s  spec
+	g  *client.Gateway
+	e  *dockerengine.Engine
+}
+
+// reach gives both. That they answer is not known then.
+func (p *Provider) reach(ctx context.Context, in providers.Intent, s spec) (look, error) {
+	g, err := p.gateway(ctx, in, s)
+	if err != nil {
+		return look{}, err
+	}
+	e, err := p.engine(ctx, s)
+	return look{p: p, in: in, s: s, g: g, e: e}, err
+}
+
+// seen is what one look at the gateway brought.
+type seen struct {
+	presence providers.Presence
+	sandbox  *wire.Sandbox
+	evidence []providers.Evidence
+	err      error // why nothing could be learned, or whose it is
+}
+
+// find looks for the intent's sandbox by its name. Where an id is recorded that decides, else everything has to fit.
+func (l look) find(ctx context.Context) seen {
+	name := client.Name(l.in.Claim)
+	got, presence, err := l.g.Get(ctx, name)
+	switch {
+	case presence == providers.Absent:
+		return seen{presence: presence, evidence: l.p.saw("the %s has no sandbox %s", l.in.Endpoint, name)}
+	case presence != providers.Present:
+		return seen{err: errors.Join(err, orUnseen(err))}
+	}
+	return l.whose(got)
+}
+
+func orUnseen(err error) error {
+	if err == nil {
+		return errUnseen
+	}
+	return nil
+}
+
+// whose tells whether a sandbox of our name is ours.
+func (l look) whose(got *wire.Sandbox) seen {
+	m := got.GetMetadata()
+	name := client.Name(l.in.Claim)
+	if l.in.Resource != "" && m.GetId() != l.in.Resource { // names are given once: ours has it no more
+		return seen{presence: providers.Absent, evidence: l.p.saw("the %s has no sandbox with the id %s; %s has the id %s now", l.in.Endpoint, l.in.Resource, name, m.GetId())}
+	}
+	why := foreign(got, l.in)
+	if why == "" && l.in.Resource == "" {
+		why = strange(got, l.in, l.s)
+	}
+	if why != "" {
+		return seen{
+			presence: providers.Foreign, sandbox: got, evidence: l.p.saw("a sandbox that is not ours has the name %s: %s", name, why),
+			err: failure.New(failure.AlreadyExists, "a sandbox that is not laufwerk's has the name %s at the gateway %q (%s), and was not touched", name, l.s.Gateway, why).
+				WithHint("openshell sandbox get %s --gateway %s", name, failure.Quote(l.s.Gateway)),
+		}
+	}
+	return seen{presence: providers.Present, sandbox: got, evidence: l.p.saw("the sandbox %s has the id %s, and is %s", name, m.GetId(), phase(got))}
+}
+
+// foreign says why a sandbox does not belong to an intent, whatever its id is.
+func foreign(got *wire.Sandbox, in providers.Intent) string {
+	m := got.GetMetadata()
+	switch {
+	case m.GetId() == "":
+		return "the gateway does not say its id"
+	case m.GetName() != client.Name(in.Claim):
+		return "its name is " + m.GetName()
+	case in.Owner == "" || m.GetLabels()[client.LabelOwner] != in.Owner:
+		return "it is not labelled with our owner"
+	case in.Claim == "" || m.GetLabels()[client.LabelClaim] != in.Claim:
+		return "it is not labelled with our claim"
+	}
+	return ""
+}
+
+// strange says why a sandbox with our labels, whose id is not recorded, is not ours all the same.
+func strange(got *wire.Sandbox, in providers.Intent, s spec) string {
+	switch {
+	case s.Image == "" || got.GetSpec().GetTemplate().GetImage() != s.Image:
+		return "it was made from another image"
+	case created(got).Before(in.At.Add(-skew)):
+		return "it was created before we meant to"
+	}
+	return ""
+}
+
+func created(sb *wire.Sandbox) time.Time { return time.UnixMilli(sb.GetMetadata().GetCreatedAtMs()) }
+
+func deleting(sb *wire.Sandbox) bool {
+	return sb.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_DELETING
+}
+
+func phase(sb *wire.Sandbox) string {
+	return strings.TrimPrefix(sb.GetStatus().GetPhase().String(), "SANDBOX_PHASE_")
+}
+
+// settled is find, repeated for a while where a creation may be in flight.
+func (l look) settled(ctx context.Context, was bool) seen {
+	start := l.p.c.Now()
+	flying := was && start.Sub(l.in.At) < time.Minute
+	for pause := l.p.pauses(); ; {
+		f := l.find(ctx)
+		if f.presence != providers.Absent || !flying || l.in.Resource != "" || l.p.c.Now().Sub(start) > l.p.w.settle || pause(ctx) != nil {
+			return f
+		}
+	}
+}
+
+// containers are those on the engine that belong to the sandbox, in any state: ours to remove, and others that carry its id.
+// They count only where the engine says after it that it is the one of the intent.
+func (l look) containers(ctx context.Context) (ours, others []container.Summary, err error) {
+	by := map[string]string{owned.LabelSandbox: l.in.Resource}
+	if l.in.Resource == "" {
+		by = map[string]string{labelName: client.Name(l.in.Claim), client.LabelOwner: l.in.Owner, client.LabelClaim: l.in.Claim}
+	}
+	all, err := l.e.List(ctx, by)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := l.same(ctx); err != nil {
+		return nil, nil, err
+	}
+	ours, others = l.apart(all)
+	return ours, others, nil
+}
+
+// apart tells the containers of the sandbox from those that only carry its labels: copies of images pass them on.
+func (l look) apart(all []container.Summary) (ours, others []container.Summary) {
+	for _, c := range all {
+		if l.in.Resource != "" && c.Labels[owned.LabelSandbox] != l.in.Resource {
+			continue
+		}
+		late := l.in.Resource != "" || !time.Unix(c.Created, 0).Before(l.in.At.Add(-skew)) // an id says it all
+		if c.Labels[client.LabelOwner] == l.in.Owner && c.Labels[client.LabelClaim] == l.in.Claim && c.ImageID == l.s.Image && late {
+			ours = append(ours, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return ours, others
+}
+
+// same fails unless the engine is the one of the intent.
+func (l look) same(ctx context.Context) error {
+	f, err := l.e.Refresh(ctx)
+	if err == nil && f.Identity() != l.s.Engine {
+		err = anotherEngine(l.s, l.e)
+	}
+	return err
+}
+
+// observe looks at both: absent is what neither has.
+func (l look) observe(ctx context.Context) providers.Observation {
+	f := l.find(ctx)
+	if f.presence == providers.Present && !deleting(f.sandbox) {
+		return providers.Observation{Presence: f.presence, Resource: f.sandbox.GetMetadata().GetId(), Evidence: f.evidence}
+	}
+	if f.presence != providers.Present && f.presence != providers.Absent {
+		return providers.Observation{Presence: f.presence, Err: f.err, Evidence: f.evidence}
+	}
+	if l.in.Resource == "" {
+		l.in.Resource = f.sandbox.GetMetadata().GetId()
+	}
+	ours, others, err := l.containers(ctx)
+	return l.together(f, ours, others, err)
+}
+
+// together is what a look at the gateway and one at the engine say together.
+func (l look) together(f seen, ours, others []container.Summary, err error) providers.Observation {
+	o := providers.Observation{Resource: l.in.Resource, Evidence: f.evidence}
+	switch {
+	case err != nil:
+		o.Err = err
+		o.Evidence = append(o.Evidence, l.p.saw("the engine could not be asked: %v", err)...)
+		return o
+	case len(ours) > 0:
+		o.Presence = providers.Present
+		o.Evidence = append(o.Evidence, l.p.saw("the %s has its container %s, %s", l.s.Engine, ours[0].ID, ours[0].State)...)
+		return o
+	case len(others) > 0:
+		o.Err = failure.New(failure.Retained, "the container %s carries the id of the sandbox, and is not laufwerk's", others[0].ID).
+			WithHint("docker rm --force %s   # if nobody needs it, then once more", others[0].ID)
+		return o
+	}
+	o.Evidence = append(o.Evidence, l.p.saw("the %s has no container of the sandbox, in any state", l.s.Engine)...)
+	if o.Presence = f.presence; f.presence == providers.Present { // it says DELETING
+		o.Presence = providers.Residue
+	}
+	return o
+}
+
+// end deletes the sandbox and waits until nothing of it can run: it is not listed any more, and its container is not there. A
+// row that stays without a container is done, too: it is residue.
+func (l look) end(ctx context.Context) providers.Result {
+	f := l.find(ctx)
+	var evidence []providers.Evidence
+	switch f.presence {
+	case providers.Present:
+		l.in.Resource = f.sandbox.GetMetadata().GetId()
+		r := l.delete(ctx, f.sandbox)
+		if evidence = r.Evidence; r.Done != providers.Yes {
+			return r
+		}
+	case providers.Absent:
+		evidence = f.evidence
+	case providers.Foreign:
+		return providers.Result{Done: providers.No, Err: f.err, Evidence: f.evidence}
+	default:
+		return providers.Result{Err: f.err, Evidence: f.evidence}
+	}
+	r := l.clear(ctx)
+	r.Resource, r.Evidence = l.in.Resource, append(evidence, r.Evidence...)
+	return r
+}
+
+// delete asks for the end of a sandbox of ours, and waits until the gateway does not list it any more.
+func (l look) delete(ctx context.Context, sb *wire.Sandbox) providers.Result {
+	name, id := sb.GetMetadata().GetName(), sb.GetMetadata().GetId()
+	evidence := l.p.saw("the sandbox %s was %s", id, phase(sb))
+	failed := func(err error) providers.Result { return providers.Result{Resource: id, Err: err, Evidence: evidence} }
+	if sb.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
+		if err := l.landed(ctx, sb); err != nil {
+			return failed(err)
+		}
+	}
+	if !deleting(sb) { // asking again would change nothing
+		done, err := l.g.Delete(ctx, name)
+		evidence = append(evidence, l.p.saw("deleting %s: %s", id, done)...)
+		if done != providers.Yes {
+			return providers.Result{Done: done, Resource: id, Err: err, Evidence: evidence}
+		}
+	}
+	start := l.p.c.Now()
+	for pause := l.p.pauses(); ; {
+		f := l.find(ctx)
+		switch f.presence {
+		case providers.Absent:
+			return providers.Result{Done: providers.Yes, Resource: id, Evidence: append(evidence, f.evidence...)}
+		case providers.Present:
+		default:
+			return failed(f.err)
+		}
+		waited := l.p.c.Now().Sub(start)
+		if deleting(f.sandbox) && waited > l.p.w.stuck { // the gateway may have been killed in the middle: it does not go on with it
+			if r := l.clear(ctx); r.Done == providers.Yes {
+				return providers.Result{Done: providers.Yes, Resource: id, Evidence: append(append(evidence, f.evidence...), r.Evidence...)}
+			}
+		}
+		if waited > l.p.w.absent {
+			return failed(failure.New(failure.Retained, "the gateway acknowledged the end of the sandbox %s, and it is still %s", id, condition(f.sandbox)))
+		}
+		if err := pause(ctx); err != nil {
+			return failed(err)
+		}
+	}
+}
+
+// landed waits until the container of a sandbox that is just coming up is on the engine, or is not to be expected any more: a
+// deletion that overtakes it would leave it there, and the gateway would know nothing of it.
+func (l look) landed(ctx context.Context, sb *wire.Sandbox) error {
+	for pause := l.p.pauses(); l.p.c.Now().Sub(created(sb)).Abs() < l.p.w.landing; {
+		ours, others, err := l.containers(ctx)
+		if err != nil {
+			return err
+		}
+		if len(ours)+len(others) > 0 {
+			return nil
+		}
+		if f := l.find(ctx); f.presence != providers.Present || f.sandbox.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
+			return nil //nolint:nilerr // what it means is found out next
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear removes containers of ours that the gateway has left.
+func (l look) clear(ctx context.Context) providers.Result {
+	ours, others, err := l.containers(ctx)
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	var evidence []providers.Evidence
+	for _, c := range ours {
+		done, err := l.e.Remove(ctx, c.ID)
+		evidence = append(evidence, l.p.saw("the gateway had left the container %s; removing it: %s", c.ID, done)...)
+		if done != providers.Yes {
+			return providers.Result{Done: done, Err: err, Evidence: evidence}
+		}
+	}
+	if o := l.together(seen{presence: providers.Absent}, nil, others, nil); o.Err != nil {
+		return providers.Result{Done: providers.No, Err: o.Err, Evidence: evidence}
+	}
+	return providers.Result{Done: providers.Yes, Evidence: evidence}
+}

@@ -1,0 +1,297 @@
+// Package openshell runs sessions in the sandboxes of an OpenShell gateway on this host: one sandbox a session, confined by the
+// kernel and by the target's network policy, with the workspace and the session's private directory mounted. The login stays
+// with the gateway; agents see placeholders.
+package openshell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"time"
+
+	api "github.com/docker/docker/api/types/image"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/providers"
+)
+
+// The programs that run in sandboxes: the gateway holds logins of no other.
+const (
+	codex   = "codex"
+	command = "command"
+)
+
+// Config is what a Provider needs.
+type Config struct {
+	Executable string // this binary, which runs inside as the supervisor
+	Vars       map[string]string
+	Home       string // the user's home directory
+	Now        func() time.Time
+	UID, GID   int // of the worker
+	// Gateway is a connection to the gateway that is registered under an alias now, made once or kept.
+	Gateway func(ctx context.Context, alias string) (*client.Gateway, error)
+	// Connect is a connection to the engine behind a socket ("unix:///…"), made once or kept; "" is the one that the worker's
+	// settings lead to.
+	Connect func(ctx context.Context, host string) (*dockerengine.Engine, error)
+	State   string // $LAUFWERK_HOME
+}
+
+// Provider is the openshell target.
+type Provider struct {
+	c Config
+	w waits
+}
+
+// waits bound what is waited for.
+type waits struct {
+	ready   time.Duration // a sandbox comes up
+	absent  time.Duration // a deleted sandbox goes
+	settle  time.Duration // one whose creation was not answered appears
+	landing time.Duration // the container of one that is coming up gets to the engine
+	stuck   time.Duration // a row says DELETING whose container is gone, until the gateway has forgotten it
+	pause   time.Duration // the least between two looks
+}
+
+// New makes it; nothing is connected to before it is needed. Of eight sandboxes made at once the last was ready after 2.2 s, and
+// eight were gone after 0.6 s, with their rows 0.2 s after their containers; a busy machine takes longer.
+func New(c Config) *Provider {
+	c.Vars = maps.Clone(c.Vars)
+	return &Provider{c: c, w: waits{
+		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, stuck: 3 * time.Second, pause: 10 * time.Millisecond,
+	}}
+}
+
+// Info says what a sandbox enforces.
+func (*Provider) Info() providers.Info {
+	return providers.Info{
+		Kind:      Kind,
+		Isolation: "a sandbox of an OpenShell gateway: a container with hard Landlock rules, whose programs reach the network by the target's policy only",
+		ReadOnly:  true,
+		Skills:    true,
+		SandboxReason: "the kernel lets no program in an OpenShell sandbox make a sandbox of its own, so that every command of the agent would fail; " +
+			"the sandbox confines it, and `access: \"read-only\"` of Session.open lets it only read",
+		Limits:    []string{"cpus", "memoryBytes"},
+		Harnesses: []string{codex, command},
+	}
+}
+
+// Validate holds the rules of createOpenShellExecution.
+func (*Provider) Validate(given json.RawMessage) (providers.Definition, error) {
+	return Validate(given)
+}
+
+// Credentials are the logins that a described target gives to agents: the gateway holds them.
+func (*Provider) Credentials(def json.RawMessage) []string { return Credentials(def) }
+
+// Name is that of a claim's sandbox.
+func (*Provider) Name(claim string) string { return client.Name(claim) }
+
+// decode reads the options of a definition; of the zero definition it is the zero config.
+func decode(def providers.Definition) (c config, err error) {
+	if len(def.Options) > 0 {
+		err = json.Unmarshal(def.Options, &c)
+	}
+	return c, err
+}
+
+// Endpoint is the gateway's identity.
+func (p *Provider) Endpoint(ctx context.Context, def providers.Definition) (string, error) {
+	c, err := decode(def)
+	if err != nil {
+		return "", err
+	}
+	g, err := p.c.Gateway(ctx, c.Gateway)
+	if err != nil {
+		return "", err
+	}
+	return g.Registration().Identity(), nil
+}
+
+// gateway is the one that an intent names, which is registered under its alias.
+func (p *Provider) gateway(ctx context.Context, in providers.Intent, s spec) (*client.Gateway, error) {
+	g, err := p.c.Gateway(ctx, s.Gateway)
+	if err != nil {
+		return nil, err
+	}
+	if here := g.Registration().Identity(); here != in.Endpoint {
+		return nil, anotherGateway(in, s, here)
+	}
+	return g, nil
+}
+
+// anotherGateway is the failure of a gateway that is not the one that an intent names.
+func anotherGateway(in providers.Intent, s spec, here string) error {
+	again := "laufwerk resume " + in.Run
+	if in.Run == "" {
+		again = "laufwerk cleanup --all"
+	}
+	return failure.New(failure.NotReady, "another gateway is registered as %q: it is the %s, and not the %s", s.Gateway, here, in.Endpoint).
+		WithHint("%s   # once that gateway is registered under this alias again\n%s --accept-identity %s   # if it is the same gateway, with new certificates or at another port",
+			again, again, failure.Quote(in.Endpoint+"="+here)).
+		WithField("recorded", in.Endpoint).WithField("answers", here)
+}
+
+// engine is the one that an intent's sandbox runs on. Where another one answers on its socket, the one that the settings lead
+// to may be it: a socket can move, an identity cannot.
+func (p *Provider) engine(ctx context.Context, s spec) (*dockerengine.Engine, error) {
+	e, err := p.c.Connect(ctx, s.Socket)
+	if err == nil && e.Facts().Identity() == s.Engine {
+		return e, nil
+	}
+	if other, oerr := p.c.Connect(ctx, ""); oerr == nil && other.Facts().Identity() == s.Engine {
+		return other, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, anotherEngine(s, e)
+}
+
+func anotherEngine(s spec, e *dockerengine.Engine) error {
+	return failure.New(failure.NotReady, "another engine answers at %s: it is the %s, and the sandbox was made on the %s", e.Endpoint().Host, e.Facts().Identity(), s.Engine).
+		WithHint("laufwerk config set docker.host unix:///…   # the socket at which that engine answers now, then once more")
+}
+
+// found is what a target's sessions are made on, and of.
+type found struct {
+	config  config
+	gateway *client.Gateway
+	engine  *dockerengine.Engine
+	image   api.InspectResponse
+}
+
+// Ready says what is missing.
+func (p *Provider) Ready(ctx context.Context, def providers.Definition, need providers.Need) []failure.Condition {
+	_, missing := p.find(ctx, def, need)
+	return missing
+}
+
+// find looks for all that a session needs, and says what is missing.
+func (p *Provider) find(ctx context.Context, def providers.Definition, need providers.Need) (f found, out []failure.Condition) {
+	say := func(id string, err error) { out = append(out, providers.Missing(Kind, id, err)) }
+	c, err := decode(def)
+	if err != nil {
+		say("options", err)
+		return f, out
+	}
+	f.config = c
+	if err := p.host(); err != nil {
+		say("host", err)
+		return f, out
+	}
+	if f.gateway, err = p.c.Gateway(ctx, c.Gateway); err != nil {
+		say("gateway", err)
+	}
+	if f.engine, err = p.c.Connect(ctx, ""); err == nil {
+		err = fits(f.engine.Facts())
+	}
+	if err != nil {
+		say("engine", err)
+	}
+	if len(out) > 0 {
+		return f, out
+	}
+	if err := enforced(c, f.engine.Facts()); err != nil {
+		say("limits", err)
+	}
+	if f.image, err = p.image(ctx, f.engine, def, c); err != nil {
+		say("image", err)
+	}
+	if need.Program == codex {
+		for _, err := range p.credentials(ctx, f.gateway, def, c) {
+			say("provider", err)
+		}
+	}
+	return f, out
+}
+
+// host refuses workers whose files or processes a sandbox could not share.
+func (p *Provider) host() error {
+	switch {
+	case runtime.GOOS != "linux":
+		return failure.New(failure.Unsupported, "OpenShell targets need a worker on Linux, on the host of the gateway; this is %s", runtime.GOOS)
+	case p.c.UID == 0 || p.c.GID == 0:
+		return failure.New(failure.Unsupported, "OpenShell targets need a worker that is not root: sandboxes run as the worker's user and group, and OpenShell lets neither be root's").
+			WithHint("run laufwerk as an ordinary user who may use the Docker engine")
+	}
+	return nil
+}
+
+// desktop is what the engine of Docker Desktop says of its system; it runs in a machine of its own.
+const desktop = "Docker Desktop"
+
+// fits says why sandboxes cannot run on an engine at all.
+func fits(f dockerengine.Facts) error {
+	switch {
+	case f.System == desktop:
+		return failure.New(failure.Unsupported, "the engine is Docker Desktop's, which runs in a machine of its own: OpenShell targets need one that runs on this host, as the gateway does").
+			WithHint("laufwerk config set docker.host unix:///var/run/docker.sock   # an engine of this host")
+	case f.OS != "linux" || f.Arch != runtime.GOARCH:
+		return failure.New(failure.NotReady, "the engine runs %s/%s containers, and this build of laufwerk is for %s/%s: it carries no supervisor for the engine",
+			f.OS, f.Arch, runtime.GOOS, runtime.GOARCH)
+	case f.Rootless || f.UserNS:
+		return failure.New(failure.Unsupported, "the engine maps users, so that what a sandbox writes would not be the worker's: OpenShell targets need an engine that does not").
+			WithHint("docker info --format '{{.SecurityOptions}}'")
+	}
+	return nil
+}
+
+// enforced says which limits the engine would drop without an error.
+func enforced(c config, f dockerengine.Facts) error {
+	switch r := c.Resources; {
+	case r.CPUs > 0 && !f.CPU:
+		return failure.New(failure.NotReady, "the engine cannot enforce `resources.cpus`: the kernel's control group for it is not available to it").WithHint("docker info")
+	case r.MemoryBytes > 0 && !f.Memory:
+		return failure.New(failure.NotReady, "the engine cannot enforce `resources.memoryBytes`: the kernel's control group for it is not available to it").WithHint("docker info")
+	case f.CPUs > 0 && r.CPUs > float64(f.CPUs):
+		return failure.New(failure.NotReady, "`resources.cpus` is %g, and the engine has %d and gives no more", r.CPUs, f.CPUs).WithHint("docker info --format '{{.NCPU}}'")
+	}
+	return nil
+}
+
+// cache is where a target's prepared images are.
+func (p *Provider) cache(def providers.Definition, c config) imagecache.Cache {
+	return imagecache.OpenShell(imagecache.OpenShellDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State))
+}
+
+// image finds the target's on the engine, and never fetches one. One of its own has to be a prepared one, too: nothing is
+// installed in a session.
+func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def providers.Definition, c config) (api.InspectResponse, error) {
+	cache, ref := p.cache(def, c), c.Image
+	var receipt imagecache.Receipt
+	if ref == "" {
+		var err error
+		if receipt, err = cache.Standard(); err != nil {
+			return api.InspectResponse{}, err
+		}
+		ref = receipt.Image
+	}
+	i, presence, err := e.Image(ctx, ref)
+	switch {
+	case presence == providers.Absent && c.Image == "":
+		return i, failure.New(failure.NotReady, "the prepared image %s is not on the engine any more", ref).WithHint("%s", cache.Prepare)
+	case presence == providers.Absent:
+		return i, failure.New(failure.NotReady, "the image %s of the target %q is not on the engine", ref, c.ID).WithHint("docker pull %s", failure.Quote(ref))
+	case presence != providers.Present:
+		return i, failure.Wrap(err, failure.NotReady, "look for the image %s", ref)
+	case c.Image == "":
+		return i, cache.Matches(i, receipt)
+	}
+	if err := cache.Carries(i); err != nil {
+		return i, failure.Wrap(err, failure.NotReady, "the image %s of the target %q is no prepared one", ref, c.ID)
+	}
+	return i, nil
+}
+
+func (p *Provider) saw(format string, args ...any) []providers.Evidence {
+	return []providers.Evidence{{At: p.c.Now().UTC(), What: fmt.Sprintf(format, args...)}}
+}
+
+// errUnseen is why nothing could be learned where nothing else says so.
+var errUnseen = errors.New("the gateway says nothing of it")

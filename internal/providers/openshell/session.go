@@ -1,0 +1,408 @@
+package openshell
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/targets"
+)
+
+// ready is made by the sandbox's main process, in policy.Ops.
+const ready = "ready"
+
+// asked is left in the session's directory before the gateway is asked for a sandbox. Without it none was asked for.
+const asked = "asked"
+
+// spec is what an intent says of a session's sandbox.
+type spec struct {
+	Dir       string            `json:"dir"`
+	Workspace string            `json:"workspace"`
+	ReadOnly  bool              `json:"readOnly,omitempty"`
+	Mark      string            `json:"mark"`
+	Gateway   string            `json:"gateway"` // its alias
+	Engine    string            `json:"engine"`  // the identity of the engine that containers are on
+	Socket    string            `json:"socket"`  // of that engine
+	Image     string            `json:"image"`   // id
+	UID       int               `json:"uid"`
+	GID       int               `json:"gid"`
+	Resources targets.Resources `json:"resources,omitzero"`
+	Policy    policy.Policies   `json:"policy"`
+	Provider  string            `json:"provider,omitempty"` // at the gateway: it has the credentials
+	Binary    string            `json:"binary"`             // of the supervisor, on this host
+	Nonce     string            `json:"nonce"`
+}
+
+// Plan looks the image up and describes the sandbox.
+func (p *Provider) Plan(ctx context.Context, def providers.Definition, s providers.SessionSpec) (providers.Plan, error) {
+	plan, missing, err := p.ReadyPlan(ctx, def, providers.Need{}, s)
+	if len(missing) > 0 {
+		return plan, providers.NotReady(def, missing)
+	}
+	return plan, err
+}
+
+// ReadyPlan is Ready, and Plan for what was found.
+func (p *Provider) ReadyPlan(ctx context.Context, def providers.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
+	f, missing := p.find(ctx, def, need)
+	if len(missing) > 0 {
+		return providers.Plan{}, missing, nil
+	}
+	nonce := make([]byte, 16)
+	_, _ = rand.Read(nonce) // never fails
+	raw, err := json.Marshal(spec{
+		Dir: s.Dir, Workspace: s.Workspace, ReadOnly: s.ReadOnly, Mark: s.Mark, Gateway: f.config.Gateway,
+		Engine: f.engine.Facts().Identity(), Socket: f.engine.Endpoint().Host, Image: f.image.ID, UID: p.c.UID, GID: p.c.GID,
+		Resources: f.config.Resources, Policy: f.config.Policy, Provider: f.config.Credentials.Provider,
+		Binary: p.c.Executable, Nonce: hex.EncodeToString(nonce),
+	})
+	return providers.Plan{Spec: raw, Image: f.image.ID}, nil, err
+}
+
+func read(in providers.Intent) (s spec, err error) {
+	if err := json.Unmarshal(in.Spec, &s); err != nil {
+		return s, fmt.Errorf("the intent's spec: %w", err)
+	}
+	return s, nil
+}
+
+// directory is the session's.
+func (p *Provider) directory(in providers.Intent, s spec) sessiondir.Session {
+	return sessiondir.Session{
+		Dir: s.Dir, Now: p.c.Now, What: "sandbox " + client.Name(in.Claim),
+		ID: sessiondir.Identity{Claim: in.Claim, Name: in.Name, Owner: in.Owner, Mark: s.Mark},
+	}
+}
+
+// mount is one of the sandbox's.
+type mount struct {
+	source, target string
+	readOnly       bool
+}
+
+func (s spec) mounts() []mount {
+	return []mount{
+		{s.Workspace, policy.Work, s.ReadOnly},
+		{filepath.Join(s.Dir, sessiondir.Home), policy.Home, false},
+		{filepath.Join(s.Dir, sessiondir.Ops), policy.Ops, false},
+		{s.Binary, inside.Binary, true},
+	}
+}
+
+// nanoCPUs is the limit in billionths of a core, 0 is none.
+func (s spec) nanoCPUs() int64 { return int64(math.Round(s.Resources.CPUs*1000)) * 1_000_000 }
+
+// policy is the whole policy that is asked for.
+func (s spec) policy() *wire.SandboxPolicy {
+	return policy.Sandbox(s.Policy, !s.ReadOnly, s.UID, s.GID)
+}
+
+// request asks for the sandbox. Containers get the template's labels, and the gateway's list knows the request's.
+func (s spec) request(in providers.Intent) (*wire.CreateSandboxRequest, error) {
+	labels := client.Labels(in.Owner, in.Claim, in.Run)
+	var mounts []any
+	for _, m := range s.mounts() {
+		mounts = append(mounts, map[string]any{"type": "bind", "source": m.source, "target": m.target, "read_only": m.readOnly})
+	}
+	driver, err := structpb.NewStruct(map[string]any{"docker": map[string]any{"mounts": mounts}})
+	if err != nil {
+		return nil, err
+	}
+	template := &wire.SandboxTemplate{Image: s.Image, Labels: labels, DriverConfig: driver}
+	limits := map[string]any{} // strings: a number is refused, with a word about something else
+	if s.Resources.CPUs > 0 {
+		limits["cpu"] = strconv.FormatInt(s.nanoCPUs()/1_000_000, 10) + "m"
+	}
+	if s.Resources.MemoryBytes > 0 {
+		limits["memory"] = strconv.FormatInt(s.Resources.MemoryBytes, 10)
+	}
+	if len(limits) > 0 {
+		if template.Resources, err = structpb.NewStruct(map[string]any{"limits": limits}); err != nil {
+			return nil, err
+		}
+	}
+	out := &wire.SandboxSpec{Template: template, Policy: s.policy(), Command: inside.Hold(policy.Ops+"/"+ready, s.Nonce)}
+	if s.Provider != "" {
+		out.Providers = []string{s.Provider}
+	}
+	return &wire.CreateSandboxRequest{Name: client.Name(in.Claim), Labels: labels, Spec: out, Workspace: client.Workspace}, nil
+}
+
+// Create makes the session's directory, then its sandbox, and waits until that can be used. It is not counted as made before
+// it was compared with what was wanted; one that does not come up, or differs, is deleted again.
+func (p *Provider) Create(ctx context.Context, in providers.Intent) providers.Result {
+	s, err := read(in)
+	if err == nil {
+		err = p.host()
+	}
+	if err == nil && (s.UID != p.c.UID || s.GID != p.c.GID) {
+		err = errors.New("the intent was written by another user")
+	}
+	if err != nil {
+		return providers.Result{Done: providers.No, Err: err}
+	}
+	l, err := p.reach(ctx, in, s)
+	if err != nil {
+		return providers.Result{Done: providers.No, Err: err, Evidence: p.saw("nothing was asked for: %v", err)}
+	}
+	return p.directory(in, s).Make(ctx, nil, []string{sessiondir.Home, sessiondir.Ops}, func(at *sessiondir.Folder) providers.Result {
+		return l.create(ctx, at)
+	})
+}
+
+func (l look) create(ctx context.Context, at *sessiondir.Folder) providers.Result {
+	no := func(err error) providers.Result {
+		return providers.Result{Done: providers.No, Err: err, Evidence: l.p.saw("nothing was asked for: %v", err)}
+	}
+	req, err := l.s.request(l.in)
+	if err != nil {
+		return no(err)
+	}
+	crash.Point("openshell/before-note")
+	if err := at.Note(asked); err != nil {
+		return no(fmt.Errorf("note that a sandbox is asked for: %w", err))
+	}
+	crash.Point("openshell/after-note")
+	made, done, err := l.g.Create(ctx, req)
+	switch {
+	case done == providers.Yes && made.GetMetadata().GetId() != "":
+		l.in.Resource = made.GetMetadata().GetId()
+		return l.accept(ctx, made)
+	case failure.Is(err, failure.AlreadyExists):
+		return l.taken(ctx, err)
+	case done == providers.No:
+		return providers.Result{Done: providers.No, Err: err, Evidence: l.p.saw("the gateway refused to create %s: %v", req.GetName(), err)}
+	}
+	return providers.Result{Err: errors.Join(err, errUnanswered(done)), Evidence: l.p.saw("the creation of %s was asked for, and not answered: %v", req.GetName(), err)}
+}
+
+// errUnanswered is for a reply without a sandbox in it.
+func errUnanswered(done providers.Done) error {
+	if done == providers.Yes {
+		return errors.New("the gateway's answer has no sandbox")
+	}
+	return nil
+}
+
+// taken is what a name that is taken means: the sandbox is ours, or somebody's.
+func (l look) taken(ctx context.Context, refusal error) providers.Result {
+	f := l.find(ctx)
+	switch f.presence {
+	case providers.Present:
+		l.in.Resource = f.sandbox.GetMetadata().GetId()
+		return l.accept(ctx, f.sandbox)
+	case providers.Foreign:
+		return providers.Result{Done: providers.No, Err: f.err, Evidence: f.evidence}
+	}
+	return providers.Result{Err: errors.Join(refusal, f.err), Evidence: f.evidence}
+}
+
+// Resolve finds out what became of a Create, and never creates again: a creation that is in flight may still land. What was not
+// asked for is certainly not there; what was, and is not to be seen, stays unknown.
+func (p *Provider) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+	s, err := read(in)
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	at, err := sessiondir.Open(s.Dir, p.directory(in, s).ID)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return providers.Result{Err: err}
+	}
+	defer at.Close()
+	was, whole := false, false
+	if at != nil {
+		if was, err = at.Noted(asked); err != nil {
+			return providers.Result{Err: err}
+		}
+		presence, _ := at.Whose()
+		whole = presence == providers.Present
+	}
+	l, err := p.reach(ctx, in, s)
+	switch {
+	case err != nil && whole && !was && in.Resource == "": // it needs no gateway to tell that
+		return p.unasked(ctx, in, s, at)
+	case err != nil:
+		return providers.Result{Resource: in.Resource, Err: err}
+	}
+	f := l.settled(ctx, was)
+	switch {
+	case f.presence == providers.Present:
+		l.in.Resource = f.sandbox.GetMetadata().GetId()
+		return p.undone(ctx, in, s, at, l.accept(ctx, f.sandbox))
+	case f.presence == providers.Absent && in.Resource != "":
+		return p.undone(ctx, in, s, at, l.vanished(ctx, f))
+	case f.presence != providers.Unseen && !was && in.Resource == "":
+		return p.unasked(ctx, in, s, at)
+	case f.presence == providers.Absent:
+		f.err = failure.New(failure.OutcomeUnknown, "the creation of the sandbox %s was asked for and not answered, and the gateway %q does not have it now: it may still appear", client.Name(in.Claim), s.Gateway).
+			WithHint("laufwerk claims abandon %s --reason '…'   # when it is certain that nothing came of it", in.Claim)
+	}
+	return providers.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
+}
+
+// unasked is the answer where no sandbox was asked for.
+func (p *Provider) unasked(ctx context.Context, in providers.Intent, s spec, at *sessiondir.Folder) providers.Result {
+	return p.undone(ctx, in, s, at, providers.Result{
+		Done: providers.No, Err: failure.New(failure.SessionLost, "no sandbox was asked for"),
+		Evidence: p.saw("no sandbox was asked for: %s has no note that says so", s.Dir),
+	})
+}
+
+// undone removes what is left of a session whose sandbox certainly is not there.
+func (p *Provider) undone(ctx context.Context, in providers.Intent, s spec, at *sessiondir.Folder, r providers.Result) providers.Result {
+	if at == nil {
+		return r
+	}
+	return p.directory(in, s).Unmade(ctx, at, r)
+}
+
+// accept waits until a sandbox of ours can be used, compares it with what was wanted, and deletes one that must not be used.
+func (l look) accept(ctx context.Context, made *wire.Sandbox) providers.Result {
+	id := made.GetMetadata().GetId()
+	up, err := l.up(ctx, made)
+	if err == nil {
+		err = l.p.verified(ctx, l.g, l.e, l.in, l.s, up)
+	}
+	var unfit *unusable
+	switch {
+	case err == nil:
+		return providers.Result{Done: providers.Yes, Resource: id, Evidence: l.p.saw("the sandbox %s is ready, and is what was asked for", id)}
+	case errors.As(err, &unfit):
+		return l.undo(ctx, unfit.error)
+	}
+	return providers.Result{Resource: id, Err: err, Evidence: l.p.saw("the sandbox %s is there, and could not be looked at: %v", id, err)}
+}
+
+// unusable is why a sandbox must not be used: it will not come up, or is not what was asked for.
+type unusable struct{ error }
+
+func (u *unusable) Unwrap() error { return u.error }
+
+// up waits until a sandbox is ready.
+func (l look) up(ctx context.Context, sb *wire.Sandbox) (*wire.Sandbox, error) {
+	end := l.p.c.Now().Add(l.p.w.ready)
+	for pause := l.p.pauses(); ; {
+		switch phase := sb.GetStatus().GetPhase(); phase {
+		case wire.SandboxPhase_SANDBOX_PHASE_READY:
+			return sb, nil
+		case wire.SandboxPhase_SANDBOX_PHASE_ERROR, wire.SandboxPhase_SANDBOX_PHASE_STOPPING, wire.SandboxPhase_SANDBOX_PHASE_STOPPED,
+			wire.SandboxPhase_SANDBOX_PHASE_DELETING:
+			return nil, &unusable{failure.New(failure.NotReady, "the sandbox did not come up: %s", condition(sb)).WithHint("laufwerk doctor")}
+		}
+		if l.p.c.Now().After(end) {
+			return nil, &unusable{failure.New(failure.NotReady, "the sandbox did not come up within %s: %s", l.p.w.ready, condition(sb)).WithHint("laufwerk doctor")}
+		}
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
+		f := l.find(ctx)
+		switch f.presence {
+		case providers.Present:
+			sb = f.sandbox
+		case providers.Unseen:
+			return nil, f.err
+		default:
+			return nil, &unusable{failure.New(failure.NotReady, "the sandbox disappeared while it came up").WithHint("laufwerk doctor")}
+		}
+	}
+}
+
+// condition is what a gateway says of a sandbox's state.
+func condition(sb *wire.Sandbox) string {
+	out := phase(sb)
+	for _, c := range sb.GetStatus().GetConditions() {
+		if c.GetStatus() != "True" {
+			out += ", " + c.GetReason() + ": " + c.GetMessage()
+		}
+	}
+	return out
+}
+
+// pauses are waits between looks. Each is a part of what was waited so far, so that little is lost of a short time and little is
+// asked in a long one.
+func (p *Provider) pauses() func(ctx context.Context) error {
+	pause := p.w.pause
+	return func(ctx context.Context) error {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			pause = min(pause+max(pause/8, time.Millisecond), time.Second)
+			return nil
+		}
+	}
+}
+
+// undo deletes a sandbox that must not be used. It does not depend on the context that ended the attempt.
+func (l look) undo(ctx context.Context, why error) providers.Result {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*l.p.w.absent)
+	defer cancel()
+	r := l.end(ctx)
+	if r.Done == providers.Yes {
+		if o := l.observe(ctx); o.Presence == providers.Absent {
+			return providers.Result{Done: providers.No, Err: why, Evidence: append(r.Evidence, o.Evidence...)}
+		} else {
+			r.Err, r.Evidence = errors.Join(r.Err, o.Err), append(r.Evidence, o.Evidence...)
+		}
+	}
+	return providers.Result{Resource: l.in.Resource, Err: errors.Join(why, r.Err), Evidence: r.Evidence}
+}
+
+// vanished is a sandbox that was made, and that the gateway does not have any more.
+func (l look) vanished(ctx context.Context, f seen) providers.Result {
+	return l.undo(ctx, failure.New(failure.SessionLost, "the sandbox %s was made, and is gone", client.Name(l.in.Claim)))
+}
+
+// Observe looks for the sandbox, at the gateway and on the engine, and for the session's directory.
+func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+	s, err := read(in)
+	if err != nil {
+		return providers.Observation{Err: err}
+	}
+	l, err := p.reach(ctx, in, s)
+	if err != nil {
+		return providers.Observation{Err: err, Evidence: p.saw("nothing could be learned: %v", err)}
+	}
+	o := l.observe(ctx)
+	if o.Presence == providers.Absent || o.Presence == providers.Residue {
+		return p.directory(in, s).Observe(o, in.Resource)
+	}
+	return o
+}
+
+// Delete deletes the sandbox, which ends everything in it, and once nothing of it can run any more the directory.
+func (p *Provider) Delete(ctx context.Context, in providers.Intent) providers.Result {
+	s, err := read(in)
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	l, err := p.reach(ctx, in, s)
+	if err != nil {
+		return providers.Result{Err: err}
+	}
+	r := l.end(ctx)
+	if r.Done != providers.Yes {
+		return r
+	}
+	return p.directory(in, s).Clear(ctx, r)
+}

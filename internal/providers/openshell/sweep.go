@@ -1,0 +1,274 @@
+package openshell
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+)
+
+var _ providers.Listing = (*Provider)(nil)
+
+// List finds the sandboxes of a store at the gateway that the intent names, and those of which only a container is left on its
+// engine. Of the zero intent, which names no gateway, those whose containers are on the engine that the settings lead to.
+func (p *Provider) List(ctx context.Context, in providers.Intent) ([]providers.Found, error) {
+	if in.Endpoint == "" {
+		e, err := p.c.Connect(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		left, err := e.List(ctx, map[string]string{client.LabelOwner: "", owned.LabelSandbox: ""})
+		return union(nil, left), err
+	}
+	s, err := read(in)
+	if err != nil {
+		return nil, err
+	}
+	l, err := p.reach(ctx, in, s)
+	if err != nil {
+		return nil, err
+	}
+	there, left, err := l.all(ctx)
+	return union(there, left), err
+}
+
+// all lists what carries the owner's label, at the gateway and then on the engine: what is on its way from one to the other is
+// seen.
+func (l look) all(ctx context.Context) ([]*wire.Sandbox, []container.Summary, error) {
+	there, err := l.g.List(ctx, map[string]string{client.LabelOwner: l.in.Owner})
+	if err != nil {
+		return nil, nil, err
+	}
+	left, err := l.e.List(ctx, map[string]string{client.LabelOwner: l.in.Owner, owned.LabelSandbox: ""})
+	if err == nil {
+		err = l.same(ctx)
+	}
+	return there, left, err
+}
+
+func union(there []*wire.Sandbox, left []container.Summary) []providers.Found {
+	out := make([]providers.Found, 0, len(there)+len(left))
+	known := map[string]bool{}
+	for _, sb := range there {
+		m := sb.GetMetadata()
+		known[m.GetId()] = true
+		out = append(out, providers.Found{
+			Resource: m.GetId(), Name: m.GetName(), Owner: m.GetLabels()[client.LabelOwner], Claim: m.GetLabels()[client.LabelClaim],
+			Image: sb.GetSpec().GetTemplate().GetImage(), Created: created(sb),
+		})
+	}
+	for _, c := range left {
+		id := c.Labels[owned.LabelSandbox]
+		if known[id] {
+			continue
+		}
+		known[id] = true
+		out = append(out, providers.Found{
+			Resource: id, Name: c.Labels[labelName], Owner: c.Labels[client.LabelOwner], Claim: c.Labels[client.LabelClaim],
+			Image: c.ImageID, Created: time.Unix(c.Created, 0),
+		})
+	}
+	return out
+}
+
+// ListCommand is how a person sees the containers of the sandboxes of every store.
+func (*Provider) ListCommand() string {
+	return owned.ListCommand + " --filter label=" + owned.LabelSandbox
+}
+
+// sweep ends many sandboxes of one gateway.
+type sweep struct {
+	p        *Provider
+	intents  []providers.Intent
+	out      []providers.Ended
+	specs    []spec
+	g        *client.Gateway
+	parallel int
+	mute     atomic.Int32 // how many deletions in a row had no answer: a gateway that hangs is not asked a hundred times
+}
+
+// DeleteAll deletes sandboxes, a few at a time, and looks for all of them together until none is left. Of each that is gone, and
+// of which the engine has no container, the directory is removed.
+func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
+	w := &sweep{p: p, intents: list, out: make([]providers.Ended, len(list)), specs: make([]spec, len(list)), parallel: parallel}
+	for i, in := range list {
+		var err error
+		if w.specs[i], err = read(in); err == nil && in.Resource == "" {
+			err = errors.New("no id of its sandbox is recorded")
+		}
+		w.out[i].Observation.Err = err
+	}
+	var err error
+	if w.g, err = p.gateway(ctx, list[0], w.specs[0]); err != nil {
+		return owned.Unreached(len(list), err)
+	}
+	known := map[string]providers.Found{}
+	for _, f := range there {
+		known[f.Resource] = f
+	}
+	finish := context.WithoutCancel(ctx) // what was asked for is observed
+	w.side(func(i int) { w.ask(ctx, finish, i, known) })
+	w.observe(finish)
+	return w.out
+}
+
+// side does something with each of the intents, a few at a time.
+func (w *sweep) side(do func(i int)) {
+	var g errgroup.Group
+	g.SetLimit(w.parallel)
+	for i := range w.intents {
+		if w.out[i].Observation.Err == nil {
+			g.Go(func() error { do(i); return nil })
+		}
+	}
+	_ = g.Wait()
+}
+
+// ask asks for the end of one sandbox, if it is there and ours by its id and its labels.
+func (w *sweep) ask(ctx, finish context.Context, i int, known map[string]providers.Found) {
+	in, r := w.intents[i], &w.out[i].Result
+	f, there := known[in.Resource]
+	switch {
+	case !there:
+		r.Done = providers.Yes
+		return
+	case ctx.Err() != nil:
+		r.Err = context.Cause(ctx)
+		return
+	case f.Owner != in.Owner || f.Claim != in.Claim || f.Name != client.Name(in.Claim):
+		r.Done, r.Err = providers.No, failure.New(failure.AlreadyExists, "the sandbox %s does not have the labels and the name of the claim any more, and was not touched", in.Resource)
+		return
+	case w.p.c.Now().Sub(f.Created) < w.p.w.landing: // its container may be on the way
+		l, err := w.p.reach(finish, in, w.specs[i])
+		if *r = (providers.Result{Err: err}); err == nil {
+			*r = l.end(finish)
+		}
+		return
+	case int(w.mute.Load()) >= w.parallel:
+		r.Err = failure.New(failure.NotReady, "the gateway was not asked for the sandbox's end: it did not answer before")
+		return
+	}
+	done, err := w.g.Delete(finish, f.Name)
+	if done == providers.Unknown || failure.Is(err, failure.NotReady) {
+		w.mute.Add(1)
+	} else {
+		w.mute.Store(0)
+	}
+	*r = providers.Result{Done: done, Resource: in.Resource, Err: err, Evidence: w.p.saw("deleting %s: %s", in.Resource, done)}
+}
+
+// observe looks until the gateway lists none of them any more, or only rows that it does not get further with.
+func (w *sweep) observe(ctx context.Context) {
+	rows, err := w.listed(ctx)
+	if err != nil {
+		for i := range w.out {
+			if w.out[i].Observation.Err == nil {
+				w.out[i].Observation = providers.Observation{Err: err, Evidence: w.p.saw("nothing could be learned: %v", err)}
+			}
+		}
+		return
+	}
+	sights := w.engines(ctx)
+	w.side(func(i int) {
+		in, s := w.intents[i], w.specs[i]
+		sight := sights[s.Engine]
+		l := look{p: w.p, in: in, s: s, g: w.g, e: sight.engine}
+		f := seen{presence: providers.Absent, evidence: w.p.saw("the %s lists no sandbox with the id %s", in.Endpoint, in.Resource)}
+		if sb := rows[in.Resource]; sb != nil {
+			f = seen{presence: providers.Present, sandbox: sb, evidence: w.p.saw("the %s lists the sandbox %s, %s", in.Endpoint, in.Resource, phase(sb))}
+		}
+		out := &w.out[i]
+		if f.presence == providers.Present && !deleting(f.sandbox) {
+			out.Observation = providers.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence}
+			return
+		}
+		ours, others := l.apart(sight.there)
+		err := sight.err
+		if len(ours) > 0 { // the gateway has left it, or does not go on with its end
+			r := l.clear(ctx)
+			if out.Result.Evidence = append(out.Result.Evidence, r.Evidence...); r.Done != providers.Yes {
+				out.Observation = providers.Observation{Presence: providers.Present, Resource: in.Resource, Err: r.Err}
+				return
+			}
+			ours, others, err = l.containers(ctx)
+		}
+		out.Observation = l.together(f, ours, others, err)
+		if p := out.Observation.Presence; p == providers.Absent || p == providers.Residue {
+			at := w.p.directory(in, s)
+			out.Result = at.Clear(ctx, out.Result)
+			out.Observation = at.Observe(out.Observation, in.Resource)
+		}
+	})
+}
+
+// listed are the intents' sandboxes that the gateway lists still when the time for their end is over, or as soon as none is left.
+func (w *sweep) listed(ctx context.Context) (map[string]*wire.Sandbox, error) {
+	wanted := map[string]bool{}
+	for i, in := range w.intents {
+		wanted[in.Resource] = w.out[i].Result.Done == providers.Yes
+	}
+	start := w.p.c.Now()
+	for pause := w.p.pauses(); ; {
+		all, err := w.g.List(ctx, map[string]string{client.LabelOwner: w.intents[0].Owner})
+		if err != nil {
+			return nil, err
+		}
+		rows, going := map[string]*wire.Sandbox{}, 0
+		for _, sb := range all {
+			id := sb.GetMetadata().GetId()
+			if asked, ours := wanted[id]; ours {
+				if rows[id] = sb; asked {
+					going++
+				}
+			}
+		}
+		// The gateway ends several at a time: more of them may take longer.
+		if limit := w.p.w.stuck + time.Duration(going)*w.p.w.pause; going == 0 || w.p.c.Now().Sub(start) > min(limit, w.p.w.absent) {
+			return rows, nil
+		}
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// sight is what an engine has of the store's sandboxes.
+type sight struct {
+	engine *dockerengine.Engine
+	there  []container.Summary
+	err    error
+}
+
+// engines looks at each engine that intents name.
+func (w *sweep) engines(ctx context.Context) map[string]*sight {
+	out := map[string]*sight{}
+	var once sync.Mutex
+	w.side(func(i int) {
+		s := w.specs[i]
+		once.Lock()
+		defer once.Unlock()
+		if out[s.Engine] != nil {
+			return
+		}
+		one := &sight{}
+		out[s.Engine] = one
+		if one.engine, one.err = w.p.engine(ctx, s); one.err != nil {
+			return
+		}
+		if one.there, one.err = one.engine.List(ctx, map[string]string{client.LabelOwner: w.intents[i].Owner, owned.LabelSandbox: ""}); one.err == nil {
+			one.err = look{p: w.p, s: s, e: one.engine}.same(ctx)
+		}
+	})
+	return out
+}

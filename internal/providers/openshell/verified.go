@@ -1,0 +1,138 @@
+package openshell
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+)
+
+// verified compares a sandbox that is READY with its intent, whose resource is recorded: what the gateway has, what policy it
+// enforces, and what its container is on the recorded engine. That the container is there proves that gateway and worker have
+// the same engine, and with it the same host. A difference is an *unusable; other errors are of looks that told nothing.
+func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockerengine.Engine, in providers.Intent, s spec, sb *wire.Sandbox) error {
+	different := func(format string, args ...any) error {
+		return &unusable{failure.New(failure.NotReady, "the sandbox %s is not what was asked for: %s", client.Name(in.Claim), fmt.Sprintf(format, args...))}
+	}
+	if why := differs(sb, in, s); why != "" {
+		return different("%s", why)
+	}
+	source, err := g.PolicySource(ctx, in.Resource)
+	if err != nil {
+		return err
+	}
+	if source != wire.PolicySource_POLICY_SOURCE_SANDBOX {
+		return &unusable{failure.New(failure.Unsupported, "the gateway %q has a policy of its own, which replaces that of every sandbox, the target's included", s.Gateway).
+			WithHint("openshell policy get --global --gateway %s   # it has to be deleted for this target", failure.Quote(s.Gateway))}
+	}
+	l := look{p: p, in: in, s: s, g: g, e: e}
+	ours, others, err := l.containers(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(ours)+len(others) == 0:
+		return &unusable{failure.New(failure.NotReady, "the sandbox runs, and the %s has no container of it: the gateway %q works with another engine, or on another host", s.Engine, s.Gateway).
+			WithHint("laufwerk config set docker.host unix:///…   # the socket of the gateway's engine")}
+	case len(ours) == 0:
+		return different("its container %s was made from the image %s, or does not have its labels", others[0].ID, others[0].ImageID)
+	case len(ours)+len(others) > 1:
+		return different("%d containers carry its id", len(ours)+len(others))
+	}
+	got, presence, err := e.Inspect(ctx, ours[0].ID)
+	if presence != providers.Present {
+		return failure.Wrap(err, failure.NotReady, "look at the container %s of the sandbox", ours[0].ID)
+	}
+	if why := containerDiffers(got, s); why != "" {
+		return different("%s", why)
+	}
+	return nil
+}
+
+// differs says in which point what the gateway has of a sandbox is not what was asked for, "" if in none. A policy's read-only
+// paths may be more: the gateway adds some that its own programs need.
+func differs(sb *wire.Sandbox, in providers.Intent, s spec) string {
+	want, got := s.policy(), sb.GetSpec().GetPolicy()
+	labels := sb.GetMetadata().GetLabels()
+	template := sb.GetSpec().GetTemplate()
+	points := []struct{ what, got, want string }{
+		{"its id", sb.GetMetadata().GetId(), in.Resource},
+		{"its name", sb.GetMetadata().GetName(), client.Name(in.Claim)},
+		{"its phase", phase(sb), "READY"},
+		{"its image", template.GetImage(), s.Image},
+		{"its user", got.GetProcess().GetRunAsUser(), want.GetProcess().GetRunAsUser()},
+		{"its group", got.GetProcess().GetRunAsGroup(), want.GetProcess().GetRunAsGroup()},
+		{"the strictness of its file system rules", got.GetLandlock().GetCompatibility(), want.GetLandlock().GetCompatibility()},
+		{"its credentials", strings.Join(sb.GetSpec().GetProviders(), " "), s.Provider},
+		{"its number of network rules", strconv.Itoa(len(got.GetNetworkPolicies())), strconv.Itoa(len(want.GetNetworkPolicies()))},
+	}
+	for name, value := range client.Labels(in.Owner, in.Claim, in.Run) {
+		points = append(points, struct{ what, got, want string }{"its label " + name, labels[name], value})
+	}
+	for _, p := range points {
+		if p.got != p.want {
+			return fmt.Sprintf("%s is %q instead of %q", p.what, p.got, p.want)
+		}
+	}
+	for name := range want.GetNetworkPolicies() {
+		if got.GetNetworkPolicies()[name] == nil {
+			return fmt.Sprintf("it has no network rule %q", name)
+		}
+	}
+	for _, dir := range got.GetFilesystem().GetReadWrite() {
+		if !slices.Contains(want.GetFilesystem().GetReadWrite(), dir) {
+			return fmt.Sprintf("%s can be written in it", dir)
+		}
+	}
+	return ""
+}
+
+// containerDiffers says the same of its container. What OpenShell mounts for itself is none of the session's.
+func containerDiffers(got container.InspectResponse, s spec) string {
+	if got.HostConfig == nil {
+		return "the engine does not describe its container"
+	}
+	for _, l := range []struct {
+		what      string
+		got, want int64
+	}{
+		{"memory limit", got.HostConfig.Memory, s.Resources.MemoryBytes}, {"limit of CPUs", got.HostConfig.NanoCPUs, s.nanoCPUs()},
+	} {
+		if l.got != l.want {
+			return fmt.Sprintf("the %s of its container is %d instead of %d", l.what, l.got, l.want)
+		}
+	}
+	seen := map[string]container.MountPoint{}
+	for _, m := range got.Mounts {
+		seen[m.Destination] = m
+	}
+	for _, w := range s.mounts() {
+		m, ok := seen[w.target]
+		delete(seen, w.target)
+		switch {
+		case !ok:
+			return fmt.Sprintf("nothing is mounted at %s", w.target)
+		case m.Type != "bind" || path.Clean(m.Source) != path.Clean(w.source):
+			return fmt.Sprintf("at %s is mounted %s instead of %s", w.target, m.Source, w.source)
+		case m.RW == w.readOnly:
+			return fmt.Sprintf("the mount at %s does not have the access that was asked for", w.target)
+		}
+	}
+	for at := range seen {
+		if at == policy.Root || strings.HasPrefix(at, policy.Root+"/") || strings.HasPrefix(s.mounts()[3].target+"/", at+"/") {
+			return fmt.Sprintf("something else is mounted at %s", at)
+		}
+	}
+	return ""
+}
