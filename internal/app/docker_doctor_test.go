@@ -74,6 +74,10 @@ func TestDoctorOfContainers(t *testing.T) {
 	if _, err := os.Stat(b.home); err == nil {
 		t.Error("doctor made a home")
 	}
+	identity := got[len(got)-1].Message
+	if _, out, _ := b.laufwerk(nil, "doctor", "--execution", "docker"); strings.Count(identity, ":") > 10 && strings.Contains(out, identity) || !strings.Contains(out, "no claim names another one than the docker engine ") {
+		t.Errorf("people read the engine's identity whole: %s\n%s", identity, out)
+	}
 
 	// What wins is said.
 	got, _ = b.examined("target.docker.engine", []string{"DOCKER_HOST=unix:///nowhere", "LAUFWERK_DOCKER_HOST=" + b.proxy.Endpoint})

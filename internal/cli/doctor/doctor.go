@@ -117,8 +117,13 @@ func print(ui *render.UI, rep doctor.Report) {
 	mark := map[doctor.Status]render.Styled{
 		doctor.Pass: ui.Out.Good("pass"), doctor.Warn: ui.Out.Warn("warn"), doctor.Fail: ui.Out.Bad("fail"), doctor.Skip: ui.Out.Faint("skip"),
 	}
+	var messages []string
 	for _, c := range rep.Checks {
-		ui.Printf("%s  %s  %s\n", mark[c.Status], ui.Out.Bold(c.ID), c.Message)
+		messages = append(messages, c.Message)
+	}
+	messages = render.Brief(messages)
+	for i, c := range rep.Checks {
+		ui.Printf("%s  %s  %s\n", mark[c.Status], ui.Out.Bold(c.ID), messages[i])
 		if c.Status == doctor.Pass || c.Status == doctor.Skip {
 			continue
 		}

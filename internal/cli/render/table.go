@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/lipgloss"
@@ -9,8 +10,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/redact"
 )
 
-// Table writes rows for people: on a terminal in columns under their titles, elsewhere separated by tabs and without
-// titles, for cut and awk. A cell is text, or Styled. With --json it writes nothing.
+// Table writes rows for people: on a terminal in columns under their titles, with long ids shortened, elsewhere separated by
+// tabs and without titles, for cut and awk. A cell is text, or Styled. With --json it writes nothing.
 func (u *UI) Table(titles []string, rows [][]any) {
 	if u.JSON || len(rows) == 0 {
 		return
@@ -41,6 +42,11 @@ func (u *UI) Table(titles []string, rows [][]any) {
 		}
 		u.Out.raw([]byte(b.String()))
 		return
+	}
+	brief := Brief(slices.Concat(cells...))
+	for _, line := range cells {
+		copy(line, brief)
+		brief = brief[len(line):]
 	}
 	width := make([]int, len(titles))
 	for _, line := range cells {

@@ -129,6 +129,33 @@ func TestEachFormHasItsOwnOutput(t *testing.T) {
 	}
 }
 
+func TestLongIDsAreShortOnATerminalAndTellThingsApart(t *testing.T) {
+	const engine = "GPH3:Y5NB:RJ53:5YJN:LRO2:C34P:ZNBK:Q5IB:LP7Z:6SOL:5WQJ:7O73"
+	one, like, other := strings.Repeat("0123", 16), strings.Repeat("0123", 4)+strings.Repeat("f", 48), strings.Repeat("ab", 32)
+	rows := [][]any{{one, "sha256:" + one + " on the docker engine " + engine + " at /var"}, {other, engine[:15] + "AAAA" + engine[19:] + " has no container " + other}}
+	u, out, _ := ui(true, "never")
+	u.Table([]string{"ID", "WHERE"}, rows)
+	if want := `ID                WHERE
+0123012301230123  sha256:0123012301230123 on the docker engine GPH3:Y5NB:RJ53:5YJN… at /var
+abababababababab  GPH3:Y5NB:RJ53:AAAA… has no container abababababababab
+`; out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out, want)
+	}
+	u, out, _ = ui(false, "never")
+	u.Table([]string{"ID", "WHERE"}, rows)
+	for _, row := range rows {
+		if want := row[0].(string) + "\t" + row[1].(string) + "\n"; !strings.Contains(out.String(), want) {
+			t.Errorf("%s\nis not in\n%s", want, out)
+		}
+	}
+	if got := Brief([]string{one, engine}); got[0] != one[:12] || got[1] != "GPH3:Y5NB:RJ53…" {
+		t.Errorf("%q", got)
+	}
+	if got := Brief([]string{one, like}); got[0] != one[:17] || got[1] != like[:17] {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestTable(t *testing.T) {
 	rows := [][]any{{"日本", "ok\tx", 3}, {"a\nb", Name("long name"), "end"}}
 	u, out, _ := ui(true, "never")
