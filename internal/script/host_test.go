@@ -52,6 +52,28 @@ export default [image, createDockerExecution({ image, network: "none" }).sandbox
 	}
 }
 
+// A target is also used where its project is not known: the folder that it names below the project is absolute by then.
+func TestAnOpenShellTargetIsDescribedByTheHostsRules(t *testing.T) {
+	root := project(t, map[string]string{entry: `
+import { createOpenShellExecution as create } from "@laufwerk/execution/openshell";
+const policy = { p: { endpoints: [{ host: "example.com", port: 443 }], binaries: [{ path: "/x" }] } };
+const options = { id: "s", gateway: "g", credentials: { kind: "codex-subscription" as const, provider: "p" }, policy };
+const targets = [create({ ...options, imageCacheDirectory: "a/b" }), create({ ...options, imageCacheDirectory: "~/a" })];
+export default [...targets.map(t => t.sandbox), typeof targets[0].agent, Object.isFrozen(targets[0])];
+`})
+	value, _, err := testRunner(t).Evaluate(t.Context(), root, entry, EvalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := func(cache string) string {
+		return `{"fingerprint":"f","id":"openshell","kind":"openshell","options":{"credentials":{"kind":"codex-subscription","provider":"p"},"gateway":"g","id":"s","imageCacheDirectory":"` + cache +
+			`","policy":{"p":{"binaries":[{"path":"/x"}],"endpoints":[{"host":"example.com","port":443}]}}}}`
+	}
+	if want := "[" + described(root+"/a/b") + "," + described("~/a") + `,"function",true]`; string(value) != want {
+		t.Errorf("got  %s\nwant %s", value, want)
+	}
+}
+
 func TestWhatTheHostCannotDoKeepsItsKind(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind, want failure.Kind

@@ -53,8 +53,9 @@ func (testRules) Validate(subject string, value json.RawMessage) (json.RawMessag
 		}
 		sum := sha256.Sum256(value)
 		return json.Marshal(map[string]any{"kind": "local", "id": id, "options": options, "fingerprint": hex.EncodeToString(sum[:])})
-	case "target/docker":
-		return json.Marshal(map[string]any{"kind": "docker", "id": "docker", "options": options, "fingerprint": "f"})
+	case "target/docker", "target/openshell":
+		kind := strings.TrimPrefix(subject, "target/")
+		return json.Marshal(map[string]any{"kind": kind, "id": kind, "options": options, "fingerprint": "f"})
 	case "harness/command", "project":
 		return value, nil
 	case "agent":

@@ -176,6 +176,7 @@ declare module "@laufwerk/execution/openshell" {
             }[];
         };
     }
+    /** Sessions run in sandboxes of an OpenShell gateway of this host, one each: with hard file rules, and a network policy. */
     export function createOpenShellExecution(options: {
         id: string;
         gateway: string;
@@ -223,9 +224,11 @@ declare module "@laufwerk/sdk" {
     }
     export class WriteBackConflict extends LaufwerkError {
         readonly paths: readonly string[];
+        readonly pathBase64?: readonly string[];
     }
     export class WriteBackRefused extends LaufwerkError {
         readonly paths: readonly string[];
+        readonly pathBase64?: readonly string[];
     }
     export class ChangedSinceApproval extends LaufwerkError {
     }

@@ -332,6 +332,10 @@ function makeTarget(kind, given) {
     }
   });
 }
+function cacheDirectory(given) {
+  const directory = isRecord(given) ? given["imageCacheDirectory"] : void 0;
+  return typeof directory === "string" && /^[^/~]/.test(directory) ? { ...given, imageCacheDirectory: `${host.root}/${directory}` } : given;
+}
 function optionsOf(given) {
   if (given === void 0) return {};
   if (!isRecord(given)) throw usage(`expected an object with options, got ${shown(given)}`);
@@ -372,10 +376,9 @@ var loaded = /* @__PURE__ */ new Map();
 function createDockerExecution(options2) {
   if (!isRecord(options2)) return makeTarget("docker", options2);
   if ("prepared" in options2) throw usage("there is no such option; `image` takes what loadPreparedCodexImage gives", "prepared");
-  const { image, imageCacheDirectory: cache, ...others } = options2;
+  const { image, ...others } = cacheDirectory(options2);
   const prepared = typeof image === "string" ? loaded.get(image) : void 0;
-  const absolute = typeof cache === "string" && /^[^/~]/.test(cache) ? `${host.root}/${cache}` : cache;
-  return makeTarget("docker", { ...others, imageCacheDirectory: absolute, ...prepared === void 0 ? { image } : { prepared } });
+  return makeTarget("docker", { ...others, ...prepared === void 0 ? { image } : { prepared } });
 }
 function prepareDockerCodex(options2) {
   return ask("prepareDockerCodex", options2 ?? {}, {}, { image: plain2, cacheDirectory: plain2, resources: plain2, signal: abortSignal });
@@ -429,7 +432,7 @@ __export(openshell_exports, {
   createOpenShellExecution: () => createOpenShellExecution
 });
 function createOpenShellExecution(options2) {
-  return notBuilt("createOpenShellExecution", "the openshell target is not there yet; createLocalExecution of @laufwerk/execution/local is", options2);
+  return makeTarget("openshell", cacheDirectory(options2));
 }
 
 // laufwerk:@laufwerk/internal/program

@@ -1,6 +1,7 @@
 // What must not compile. A line that compiles after all is an error of its own.
 import { all, defineConfig, defineWorkflow, type ExecutionTarget, Host, Human, type Operation, Session, Workspace } from "@laufwerk/sdk";
 import { createDockerExecution, createLocalExecution, loadPreparedCodexImage, prepareCodexImage } from "@laufwerk/execution";
+import { createOpenShellExecution } from "@laufwerk/execution/openshell";
 import { createCommand } from "@laufwerk/sdk/harness/command";
 // @ts-expect-error: internal modules are not for users
 import { host } from "@laufwerk/internal/host";
@@ -35,6 +36,27 @@ createDockerExecution({ resources: { memory: 1 } });
 createDockerExecution({ image: loadPreparedCodexImage("m.json") });
 // @ts-expect-error: where the manifest goes has to be said
 prepareCodexImage({ image: "node:22" });
+const shell = { id: "s", gateway: "g", credentials: { kind: "codex-subscription" as const, provider: "p" }, policy: {} };
+// @ts-expect-error: the login is one that the gateway holds, not one of this machine
+createOpenShellExecution({ ...shell, credentials: "codex-subscription" });
+// @ts-expect-error: another kind of credentials
+createOpenShellExecution({ ...shell, credentials: { kind: "claude-subscription", provider: "p" } });
+// @ts-expect-error: a gateway has to be named
+createOpenShellExecution({ id: "s", credentials: shell.credentials, policy: {} });
+// @ts-expect-error: a policy has to be given
+createOpenShellExecution({ id: "s", gateway: "g", credentials: shell.credentials });
+// @ts-expect-error: OpenShell does not limit the processes of one sandbox
+createOpenShellExecution({ ...shell, resources: { pids: 512 } });
+// @ts-expect-error: nor its swap
+createOpenShellExecution({ ...shell, resources: { swapBytes: 0 } });
+// @ts-expect-error: variables are not an option of it
+createOpenShellExecution({ ...shell, env: { A: "1" } });
+// @ts-expect-error: a policy without programs permits nothing
+createOpenShellExecution({ ...shell, policy: { p: { endpoints: [{ host: "example.com", port: 443 }] } } });
+// @ts-expect-error: a port is a number
+createOpenShellExecution({ ...shell, policy: { p: { endpoints: [{ host: "example.com", port: "443" }], binaries: [{ path: "/x" }] } } });
+// @ts-expect-error: a program is not its path alone
+createOpenShellExecution({ ...shell, policy: { p: { endpoints: [{ host: "example.com", port: 443 }], binaries: ["/x"] } } });
 // @ts-expect-error: an unknown permission mode
 local.agent({ harness, permissionMode: "allow-everything" });
 // @ts-expect-error: host tools are not supported yet

@@ -1,5 +1,5 @@
 import {
-  all, type Change, Clock, CommandTimeout, defineWorkflow, Host, Human, OutputTooLarge, Session, WorkspaceBusy, Workspace, WriteBackConflict,
+  all, type Change, Clock, CommandTimeout, defineWorkflow, Host, Human, OutputTooLarge, Session, WorkspaceBusy, Workspace, WriteBackConflict, WriteBackRefused,
 } from "@laufwerk/sdk";
 import { createCodex } from "@laufwerk/sdk/harness/codex";
 import { createClaudeCode } from "@laufwerk/sdk/harness/claude-code";
@@ -60,7 +60,10 @@ export const workflow = defineWorkflow<Input, { fixed: boolean }>({
       const { approved } = yield* Workspace.writeBack({ workspace, allow: ["laufwerk/workflows/**"] });
       is<Is<typeof approved, boolean>>();
     } catch (error) {
-      if (error instanceof WriteBackConflict) throw new Error(error.paths.join());
+      if (error instanceof WriteBackConflict || error instanceof WriteBackRefused) {
+        is<Is<typeof error.pathBase64, readonly string[] | undefined>>();
+        throw new Error(error.paths.map((path, i) => error.pathBase64?.[i] || path).join());
+      }
       if (error instanceof WorkspaceBusy) throw new Error(error.holder);
       if (error instanceof OutputTooLarge) throw new Error(String(error.exitCode));
       if (error instanceof CommandTimeout) throw new Error(error.code);

@@ -2,8 +2,7 @@ import type { Environment } from "@laufwerk/sdk";
 import type { AgentExecution, Credential } from "@laufwerk/execution/local";
 import { type Check, isRecord, json, nonEmpty, options } from "@laufwerk/internal/check";
 import { LaufwerkError, shown, usage } from "@laufwerk/internal/errors";
-import { host } from "@laufwerk/internal/host";
-import { call, makeTarget } from "@laufwerk/internal/targets";
+import { cacheDirectory, call, makeTarget } from "@laufwerk/internal/targets";
 
 export interface DockerResources {
   /** Cores, more than 0, at most 3 decimals. */
@@ -25,11 +24,9 @@ export function createDockerExecution(options?: {
   if (!isRecord(options)) return makeTarget("docker", options);
   // Only this module may say that an image is prepared.
   if ("prepared" in options) throw usage("there is no such option; `image` takes what loadPreparedCodexImage gives", "prepared");
-  const { image, imageCacheDirectory: cache, ...others } = options;
+  const { image, ...others } = cacheDirectory(options);
   const prepared = typeof image === "string" ? loaded.get(image) : undefined;
-  // A target is also used where its project is not known.
-  const absolute = typeof cache === "string" && /^[^/~]/.test(cache) ? `${host.root}/${cache}` : cache;
-  return makeTarget("docker", { ...others, imageCacheDirectory: absolute, ...(prepared === undefined ? { image } : { prepared }) });
+  return makeTarget("docker", { ...others, ...(prepared === undefined ? { image } : { prepared }) });
 }
 
 /**

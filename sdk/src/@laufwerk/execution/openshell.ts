@@ -1,5 +1,5 @@
 import type { AgentExecution } from "@laufwerk/execution/local";
-import { notBuilt } from "@laufwerk/internal/unbuilt";
+import { cacheDirectory, makeTarget } from "@laufwerk/internal/targets";
 
 /** OpenShell's v1 networkPolicies, in the camelCase of its TypeScript SDK; plain strings, checked when constructed. */
 export interface NetworkPolicies {
@@ -13,9 +13,10 @@ export interface NetworkPolicies {
   };
 }
 
+/** Sessions run in sandboxes of an OpenShell gateway of this host, one each: with hard file rules, and a network policy. */
 export function createOpenShellExecution(options: {
   id: string; gateway: string; credentials: { kind: "codex-subscription"; provider: string }; policy: NetworkPolicies;
   resources?: { cpus?: number; memoryBytes?: number }; image?: string; imageCacheDirectory?: string;
 }): AgentExecution {
-  return notBuilt("createOpenShellExecution", "the openshell target is not there yet; createLocalExecution of @laufwerk/execution/local is", options);
+  return makeTarget("openshell", cacheDirectory(options));
 }

@@ -19,8 +19,9 @@ export class SessionLost extends LaufwerkError {}
 export class WorkspaceLost extends LaufwerkError {}
 export class WorkspaceBusy extends LaufwerkError { declare readonly holder: string }
 export class CloseFailed extends LaufwerkError {}
-export class WriteBackConflict extends LaufwerkError { declare readonly paths: readonly string[] }
-export class WriteBackRefused extends LaufwerkError { declare readonly paths: readonly string[] }
+/** Of paths that are not UTF-8, `pathBase64` has the bytes, each at the place that it has in `paths`, and "" for the others. */
+export class WriteBackConflict extends LaufwerkError { declare readonly paths: readonly string[]; declare readonly pathBase64?: readonly string[] }
+export class WriteBackRefused extends LaufwerkError { declare readonly paths: readonly string[]; declare readonly pathBase64?: readonly string[] }
 export class ChangedSinceApproval extends LaufwerkError {}
 export class NotApproved extends LaufwerkError {}
 export class Cancelled extends LaufwerkError {}

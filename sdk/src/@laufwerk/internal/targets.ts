@@ -53,6 +53,12 @@ export function makeTarget(kind: string, given: unknown): ExecutionTarget & { re
   });
 }
 
+/** The options with the folder of prepared images as an absolute path: a target is also used where its project is not known. */
+export function cacheDirectory(given: any): any {
+  const directory = isRecord(given) ? given["imageCacheDirectory"] : undefined;
+  return typeof directory === "string" && /^[^/~]/.test(directory) ? { ...given, imageCacheDirectory: `${host.root}/${directory}` } : given;
+}
+
 function optionsOf(given: unknown): unknown {
   if (given === undefined) return {};
   if (!isRecord(given)) throw usage(`expected an object with options, got ${shown(given)}`);
