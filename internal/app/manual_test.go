@@ -93,7 +93,7 @@ func synopsis(cmd *cobra.Command) string {
 // flagsOf are a command's own flags, and for the root those of every command.
 func flagsOf(cmd *cobra.Command) (rows [][2]string) {
 	add := func(f *pflag.Flag) {
-		if f.Hidden {
+		if f.Hidden || f.Name == "help" { // which the root's page names for all
 			return
 		}
 		value, usage := pflag.UnquoteUsage(f)

@@ -74,7 +74,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 			t.Errorf("%s is in no section of the help", cmd.CommandPath())
 		}
 		code, stdout, stderr := call(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
-		if code != 0 || stderr != "" || !strings.Contains(stdout, "Usage\n  "+cmd.CommandPath()) {
+		if code != 0 || stderr != "" || !strings.Contains(stdout, "Usage\n  "+cmd.CommandPath()) || !strings.Contains(stdout, " help for "+cmd.CommandPath()+"\n") {
 			t.Errorf("%s --help: exit %d, stderr %q, %s", cmd.CommandPath(), code, stderr, stdout)
 		}
 	}

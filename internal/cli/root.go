@@ -65,6 +65,7 @@ nothing that it allocates is lost track of, and only what was frozen and approve
 			cmd.Args = Positional
 		}
 		cmd.DisableFlagsInUseLine = true
+		cmd.Flags().BoolP("help", "h", false, "help for "+cmd.CommandPath()) // cobra's own names the last word alone
 	})
 	return root
 }
