@@ -58,8 +58,8 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 }
 
 // Parse reads the option at path. Its failures name the option and what was expected and came; values are not repeated,
-// since they may be secret. Nil stands for no variables.
-func Parse(path string, raw json.RawMessage) (Environment, error) {
+// since they may be secret. Nil stands for no variables. Sessions set the variables of own themselves: these are refused.
+func Parse(path string, raw json.RawMessage, own ...string) (Environment, error) {
 	if options.Absent(raw) {
 		return nil, nil
 	}
@@ -72,6 +72,9 @@ func Parse(path string, raw json.RawMessage) (Environment, error) {
 		at := path + "." + name
 		if err := checkName(at, name); err != nil {
 			return nil, err
+		}
+		if slices.Contains(own, name) {
+			return nil, options.Invalid(at, "expected no %s: every session has one of its own", name)
 		}
 		v, err := parseValue(at, given[name])
 		if err != nil {

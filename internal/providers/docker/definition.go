@@ -106,7 +106,7 @@ func parse(given json.RawMessage) (config, error) {
 			return c, err
 		}
 	}
-	if c.Env, err = environment.Parse("env", fields["env"]); err != nil {
+	if c.Env, err = environment.Parse("env", fields["env"], "HOME", "TMPDIR", "CODEX_HOME"); err != nil {
 		return c, err
 	}
 	if raw := fields["imageCacheDirectory"]; !options.Absent(raw) {

@@ -29,7 +29,7 @@ func (*Provider) Validate(given json.RawMessage) (providers.Definition, error) {
 	if c.Credentials, err = targets.Credentials(fields["credentials"]); err != nil {
 		return providers.Definition{}, err
 	}
-	if c.Env, err = environment.Parse("env", fields["env"]); err != nil {
+	if c.Env, err = environment.Parse("env", fields["env"], "CODEX_HOME"); err != nil {
 		return providers.Definition{}, err
 	}
 	normal, err := json.Marshal(c)

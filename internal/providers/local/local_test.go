@@ -89,6 +89,8 @@ func TestValidate(t *testing.T) {
 		{`{"env":{"OPENAI_API_KEY":"sk"}}`, "env.OPENAI_API_KEY", "billing"},
 		{`{"env":{"CODEX_API_KEY":"sk"}}`, "env.CODEX_API_KEY", "billing"},
 		{`{"env":{"KEY":{"fromHost":"ANTHROPIC_API_KEY"}}}`, "env.KEY.fromHost", "billing"},
+		{`{"env":{"CODEX_HOME":"/x"}}`, "env.CODEX_HOME", "expected no CODEX_HOME: every session has one of its own"},
+		{`{"env":{"HOME":"/x","TMPDIR":"/y"}}`, "", ""},
 		{`{"env":{"LAUFWERK_MARK":"x"}}`, "env.LAUFWERK_MARK", "laufwerk's own"},
 	} {
 		def, err := p.Validate(json.RawMessage(c.given))
