@@ -1,0 +1,147 @@
+package openshell
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/checks"
+	"github.com/laufwerk/laufwerk/internal/login"
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
+)
+
+const given = `{"id":"box","gateway":"here","credentials":{"kind":"codex-subscription","provider":"held"},"policy":{},"image":"own:1"}`
+
+func target(t *testing.T) providers.Definition {
+	t.Helper()
+	def, err := Validate([]byte(given))
+	must(t, err)
+	return def
+}
+
+func of(list []checks.Check, id string) (out []checks.Check) {
+	for _, c := range list {
+		if c.ID == id {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func TestTheLoginThatTheGatewayHolds(t *testing.T) {
+	t.Parallel()
+	whole := map[string]string{login.HeldAccess: "a", login.HeldRefresh: "r", login.HeldAccount: "i"}
+	in := func(d time.Duration) map[string]int64 {
+		return map[string]int64{login.HeldAccess: time.Now().Add(d).UnixMilli()}
+	}
+	for name, c := range map[string]struct {
+		profile  []string // its binaries; nil is no profile
+		provider *wire.Provider
+		status   checks.Status
+		says     string
+		fix      string
+	}{
+		"whole, without an end": {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole}, checks.Pass, "whose end it does not know", ""},
+		"whole":                 {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(48 * time.Hour)}, checks.Pass, "valid for 48h0m0s", ""},
+		"soon over":             {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(30 * time.Minute)}, checks.Warn, "only", "--rotate"},
+		"all but over":          {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(time.Minute)}, checks.Fail, "expires in", "--rotate"},
+		"over":                  {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(-time.Hour)}, checks.Fail, "expired 1h0m0s ago", "--rotate"},
+		"none":                  {[]string{client.CodexBinaries}, nil, checks.Fail, `no provider "held"`, "laufwerk provision openshell --target box"},
+		"of another type":       {[]string{client.CodexBinaries}, &wire.Provider{Type: "codex", Credentials: whole}, checks.Fail, `is of type "codex"`, "openshell provider get held"},
+		"without the account": {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: map[string]string{login.HeldAccess: "a", login.HeldRefresh: "r"}}, checks.Fail,
+			"lacks " + login.HeldAccount, "--rotate"},
+		"a profile without the glob": {[]string{"/usr/bin/codex"}, &wire.Provider{Type: client.CodexProfile, Credentials: whole}, checks.Fail, "does not name " + client.CodexBinaries, "openshell provider profile delete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, gateway.Options{Images: []string{"own:1"}})
+			k := w.worker()
+			g, err := k.gateway(bounded(t), here)
+			must(t, err)
+			if c.profile != nil {
+				p, _, err := g.Profile(bounded(t), "codex")
+				must(t, err)
+				p.Id, p.Binaries = client.CodexProfile, nil
+				for _, b := range c.profile {
+					p.Binaries = append(p.Binaries, &wire.NetworkBinary{Path: b})
+				}
+				_, err = g.ImportProfile(bounded(t), p, "test")
+				must(t, err)
+			}
+			if c.provider != nil {
+				c.provider.Metadata = &wire.ObjectMeta{Name: "held"}
+				_, err := g.CreateProvider(bounded(t), c.provider)
+				must(t, err)
+			}
+			before := w.g.Calls()
+			list := k.Examine(bounded(t), target(t))
+			got := of(list, "provider")
+			if len(got) != 1 || got[0].Status != c.status || !strings.Contains(got[0].Message, c.says) || !strings.Contains(got[0].Fix, c.fix) || (c.fix == "") != (got[0].Fix == "") {
+				t.Errorf("%+v", got)
+			}
+			for _, c := range list {
+				if strings.Contains(c.Message+strings.Join(c.Evidence, ""), "REDACTED") {
+					t.Errorf("%+v", c)
+				}
+			}
+			if n := w.g.Calls(); n["Health"] != 1 || n["GetProvider"]-before["GetProvider"] != 1 || n["CreateSandbox"] != 0 {
+				t.Errorf("%v", n)
+			}
+			// A session that needs no login is none the worse for it.
+			failed := 0
+			for _, m := range k.Ready(bounded(t), target(t), providers.Need{Program: codex}) {
+				if m.ID == "openshell.provider" {
+					failed++
+				}
+			}
+			if (failed > 0) != (c.status == checks.Fail) {
+				t.Errorf("Ready names %d failures of the login", failed)
+			}
+			for _, m := range k.Ready(bounded(t), target(t), providers.Need{Program: command}) {
+				if m.ID == "openshell.provider" {
+					t.Errorf("%+v", m)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsExamined(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{Version: "0.0.112-dev.3+gabc", Images: []string{"own:1"}})
+	k := w.worker()
+	list := k.Examine(bounded(t), target(t))
+	for _, c := range []struct {
+		id     string
+		status checks.Status
+		says   string
+	}{
+		{"host", checks.Pass, "1234:1234"}, {"gateway", checks.Warn, "qualified with 0.0.116"}, {"engine", checks.Pass, "Docker 20.10.24 answers"},
+		{"limits", checks.Pass, ""}, {"image", checks.Fail, "no prepared one"}, {"codex.program", checks.Skip, ""}, {"provider", checks.Fail, "no provider"},
+	} {
+		if got := of(list, c.id); len(got) != 1 || got[0].Status != c.status || !strings.Contains(got[0].Message, c.says) {
+			t.Errorf("%s: %+v", c.id, got)
+		}
+	}
+	if got := of(list, "landlock"); len(got) != 1 || (got[0].Status == checks.Fail) != (got[0].Fix != "") {
+		t.Errorf("%+v", got)
+	}
+	missing := k.Ready(bounded(t), target(t), providers.Need{Workspace: true})
+	if len(missing) != 1 || missing[0].ID != "openshell.image" || missing[0].Hint == "" {
+		t.Errorf("%+v", missing)
+	}
+	w.g.Kill()
+	k = w.worker()
+	list = k.Examine(bounded(t), target(t))
+	for id, status := range map[string]checks.Status{"gateway": checks.Fail, "engine": checks.Pass, "provider": checks.Skip} {
+		if got := of(list, id); len(got) != 1 || got[0].Status != status {
+			t.Errorf("without a gateway, %s: %+v", id, got)
+		}
+	}
+	if missing := k.Ready(bounded(t), target(t), providers.Need{}); len(missing) != 1 || missing[0].ID != "openshell.gateway" {
+		t.Errorf("%+v", missing)
+	}
+}
