@@ -45,7 +45,7 @@ func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, said string, who 
 	}
 	switch {
 	case len(recorded) == 0:
-		return a, refused(failure.Usage, "nothing that may exist records the identity of an engine")
+		return a, refused(failure.Usage, "nothing that may exist records the identity of an engine or a gateway")
 	case a.Old == "" && !strings.Contains(said, "="):
 		return a, refused(failure.Usage, "%q is not OLD=NEW", said)
 	case a.Old == "":

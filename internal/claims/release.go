@@ -143,7 +143,7 @@ func retained(c Claim, cause error) error {
 		e.Hint = fmt.Sprintf("look at it, then give the claim up: laufwerk claims abandon %s --reason '...'", c.ID)
 	}
 	if f := failure.As(cause); f != nil && f.Fields["answers"] != nil { // an endpoint of another identity
-		e.Hint = fmt.Sprintf("%s   # once that engine answers again\n%s --accept-identity %s   # if it is the same engine, which was moved",
+		e.Hint = fmt.Sprintf("%s   # once that one answers again\n%s --accept-identity %s   # if it is the same one, moved or set up anew",
 			c.CleanupHint(), c.CleanupHint(), failure.Quote(fmt.Sprintf("%s=%v", c.Intent.Endpoint, f.Fields["answers"])))
 	}
 	e.Message += last

@@ -39,7 +39,8 @@ type Config struct {
 	// Connect is a connection to the engine behind a socket ("unix:///…"), made once or kept; "" is the one that the worker's
 	// settings lead to.
 	Connect func(ctx context.Context, host string) (*dockerengine.Engine, error)
-	State   string // $LAUFWERK_HOME
+	Host    func() (string, error) // which that is; nil where it is not known without connecting
+	State   string                 // $LAUFWERK_HOME
 }
 
 // Provider is the openshell target.
@@ -63,7 +64,7 @@ type waits struct {
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
 	return &Provider{c: c, w: waits{
-		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, stuck: 3 * time.Second, pause: 10 * time.Millisecond,
+		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, stuck: 3 * time.Second, pause: 5 * time.Millisecond,
 	}}
 }
 
@@ -143,6 +144,11 @@ func (p *Provider) engine(ctx context.Context, s spec) (*dockerengine.Engine, er
 	e, err := p.c.Connect(ctx, s.Socket)
 	if err == nil && e.Facts().Identity() == s.Engine {
 		return e, nil
+	}
+	if err != nil && p.c.Host != nil {
+		if host, herr := p.c.Host(); herr == nil && host == s.Socket {
+			return nil, err // it is the same socket
+		}
 	}
 	if other, oerr := p.c.Connect(ctx, ""); oerr == nil && other.Facts().Identity() == s.Engine {
 		return other, nil

@@ -347,7 +347,7 @@ func (p *Provider) pauses() func(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:
-			pause = min(pause+max(pause/8, time.Millisecond), time.Second)
+			pause = min(pause+max(pause/16, time.Millisecond), time.Second)
 			return nil
 		}
 	}
