@@ -16,14 +16,28 @@ const BinaryVariable = "LAUFWERK_TEST_BINARY"
 // those builds ("crashpoints"). It is built where git does not look, once for all tests; the compiler's cache makes that cheap.
 func Binary(t testing.TB, tags ...string) string {
 	t.Helper()
-	if built := os.Getenv(BinaryVariable); built != "" {
+	return program(t, BinaryVariable, "laufwerk", "cmd/laufwerk", tags...)
+}
+
+// SupervisorVariable is BinaryVariable for Supervisor.
+const SupervisorVariable = "LAUFWERK_TEST_SUPERVISOR"
+
+// Supervisor is the program that the gateway for tests has in its containers.
+func Supervisor(t testing.TB) string {
+	t.Helper()
+	return program(t, SupervisorVariable, "supervisor", "internal/testkit/gateway/supervisor")
+}
+
+func program(t testing.TB, variable, name, of string, tags ...string) string {
+	t.Helper()
+	if built := os.Getenv(variable); built != "" {
 		return built
 	}
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(strings.TrimSpace(string(root)), ".tools", "test", strings.Join(append([]string{"laufwerk"}, tags...), "-"))
+	path := filepath.Join(strings.TrimSpace(string(root)), ".tools", "test", strings.Join(append([]string{name}, tags...), "-"))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // other users run it
 		t.Fatal(err)
 	}
@@ -36,7 +50,7 @@ func Binary(t testing.TB, tags ...string) string {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", path, "github.com/laufwerk/laufwerk/cmd/laufwerk")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", path, "github.com/laufwerk/laufwerk/"+of)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -30,7 +30,7 @@ func AsOrdinaryUser(t *testing.T, run string, passed ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	for from, to := range map[string]string{"/proc/self/exe": "test", testkit.Binary(t): "laufwerk"} {
+	for from, to := range map[string]string{"/proc/self/exe": "test", testkit.Binary(t): "laufwerk", testkit.Supervisor(t): "supervisor"} {
 		b, err := os.ReadFile(from)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, to), b, 0o755) //nolint:gosec // another user runs it
@@ -51,6 +51,7 @@ func AsOrdinaryUser(t *testing.T, run string, passed ...string) {
 	cmd.Dir = dir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + tmp, "TMPDIR=" + tmp, testkit.BinaryVariable + "=" + filepath.Join(dir, "laufwerk"),
+		testkit.SupervisorVariable + "=" + filepath.Join(dir, "supervisor"),
 		"LAUFWERK_TEST_DOCKER=" + endpoint, "LAUFWERK_CI=1",
 	}
 	out, err := cmd.CombinedOutput()

@@ -51,13 +51,13 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// client speaks to a gateway by its registration.
-type client struct {
+// consumer speaks to a gateway by its registration.
+type consumer struct {
 	wire.OpenShellClient
 	t *testing.T
 }
 
-func dial(t *testing.T, g *Gateway) client {
+func dial(t *testing.T, g *Gateway) consumer {
 	t.Helper()
 	home := t.TempDir()
 	g.Register(home, "here")
@@ -81,7 +81,7 @@ func dial(t *testing.T, g *Gateway) client {
 	})), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(true)))
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return client{wire.NewOpenShellClient(conn), t}
+	return consumer{wire.NewOpenShellClient(conn), t}
 }
 
 func code(t *testing.T, want codes.Code, err error) {
@@ -99,7 +99,7 @@ func object(t *testing.T, v map[string]any) *structpb.Struct {
 }
 
 // create makes a sandbox and waits until it is what it becomes.
-func (c client) create(name string, change func(r *wire.CreateSandboxRequest)) *wire.Sandbox {
+func (c consumer) create(name string, change func(r *wire.CreateSandboxRequest)) *wire.Sandbox {
 	c.t.Helper()
 	req := request(name)
 	if change != nil {
@@ -119,12 +119,12 @@ func request(name string) *wire.CreateSandboxRequest {
 	}}
 }
 
-func (c client) get(name string) (*wire.Sandbox, error) {
+func (c consumer) get(name string) (*wire.Sandbox, error) {
 	got, err := c.GetSandbox(bounded(c.t), &wire.GetSandboxRequest{Name: name})
 	return got.GetSandbox(), err
 }
 
-func (c client) settled(name string) (s *wire.Sandbox) {
+func (c consumer) settled(name string) (s *wire.Sandbox) {
 	c.t.Helper()
 	eventually(c.t, name+" settles", func() bool {
 		var err error
@@ -136,7 +136,7 @@ func (c client) settled(name string) (s *wire.Sandbox) {
 }
 
 // back waits until the connection is one to the gateway that runs now.
-func (c client) back() {
+func (c consumer) back() {
 	c.t.Helper()
 	eventually(c.t, "the gateway is back", func() bool {
 		_, err := c.Health(bounded(c.t), &wire.HealthRequest{})
@@ -144,7 +144,7 @@ func (c client) back() {
 	})
 }
 
-func (c client) ready(name string, change func(r *wire.CreateSandboxRequest)) *wire.Sandbox {
+func (c consumer) ready(name string, change func(r *wire.CreateSandboxRequest)) *wire.Sandbox {
 	c.t.Helper()
 	s := c.create(name, change)
 	if s.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_READY {
@@ -153,7 +153,7 @@ func (c client) ready(name string, change func(r *wire.CreateSandboxRequest)) *w
 	return s
 }
 
-func (c client) gone(name string) {
+func (c consumer) gone(name string) {
 	c.t.Helper()
 	eventually(c.t, name+" is gone", func() bool {
 		_, err := c.get(name)
@@ -161,7 +161,7 @@ func (c client) gone(name string) {
 	})
 }
 
-func (c client) delete(name string) bool {
+func (c consumer) delete(name string) bool {
 	c.t.Helper()
 	out, err := c.DeleteSandbox(bounded(c.t), &wire.DeleteSandboxRequest{Name: name})
 	must(c.t, err)
@@ -169,7 +169,7 @@ func (c client) delete(name string) bool {
 }
 
 // exec runs a command to its end; -1 is a stream without an exit event.
-func (c client) exec(req *wire.ExecSandboxRequest) (code int, stdout, stderr string, err error) {
+func (c consumer) exec(req *wire.ExecSandboxRequest) (code int, stdout, stderr string, err error) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(bounded(c.t))
 	defer cancel()

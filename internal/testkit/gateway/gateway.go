@@ -133,6 +133,7 @@ func begin(t testing.TB, o Options, back func(g *Gateway) backend) *Gateway {
 		g.Kill()
 		g.back.close()
 		g.work.Wait()
+		g.back.close() // what was on its way
 	})
 	g.Start()
 	return g
