@@ -1,10 +1,12 @@
 package app_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -222,6 +224,45 @@ func TestInterruptedWhileItAsks(t *testing.T) {
 		t.Errorf("%v", j)
 	}
 	w.must([]int{0}, "cleanup", id, "--discard-changes")
+	w.nothingIsLeft()
+}
+
+// A signal to a command that is still taking a run up, here because the config computes for ever, ends that with what is kept and
+// how to go on.
+func TestInterruptedWhileARunIsTakenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.flow("named", `return yield* Human.text({ key: "name", title: "Your name?" });`)
+	w.must([]int{8}, "run", "named", "--no-input")
+	id := w.onlyRun().ID
+	config := filepath.Join(w.project, "laufwerk/laufwerk.config.ts")
+	good, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"resume", id}, {"answer", id, "name", "Ada"}} {
+		w.write(config, "for (;;) {}\n"+string(good))
+		r := w.start(nil, append(args, "--set", "script.configTime=10m", "--json")...)
+		eventually(t, "it evaluates the config", func() bool {
+			lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", r.pid()))
+			return slices.ContainsFunc(lists, func(list string) bool { b, err := os.ReadFile(list); return err == nil && len(b) > 0 })
+		})
+		r.signal(syscall.SIGINT)
+		code, out, errs := r.wait()
+		var doc struct {
+			Run   string
+			Error struct{ Code, Message, Hint string }
+		}
+		if err := json.Unmarshal([]byte(out), &doc); err != nil || code != 130 || doc.Run != id || doc.Error.Code != "interrupted" ||
+			!strings.Contains(doc.Error.Message, "are kept") || doc.Error.Hint != "laufwerk resume "+id {
+			t.Errorf("%v: exit %d, %v: %s%s", args, code, err, out, errs)
+		}
+		w.write(config, string(good))
+	}
+	if out := w.must([]int{0}, "resume", id); !strings.Contains(out, "Ada") {
+		t.Errorf("%s", out)
+	}
+	w.must([]int{0}, "cleanup", "--all")
 	w.nothingIsLeft()
 }
 

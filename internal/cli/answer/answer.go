@@ -94,8 +94,13 @@ func answer(ctx context.Context, o *Options) error {
 		}
 		return o.Deps.UI.Document(worker.Document{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
-	st, ours, err := s.TakeUp(ctx, r.ID, o.Key)
+	var ours bool
+	st, caught, err := worker.Take(ctx, s, r.ID, func(ctx context.Context) (st runs.Started, err error) {
+		st, ours, err = s.TakeUp(ctx, r.ID, o.Key)
+		return st, err
+	})
 	if err == nil && !ours {
+		caught.Release()
 		o.Deps.UI.Talkf("the answer is recorded; another worker is on the run\n")
 		return o.Deps.UI.Document(worker.Document{Run: r.ID, Workflow: r.Workflow, State: runs.Running})
 	}
@@ -103,5 +108,5 @@ func answer(ctx context.Context, o *Options) error {
 		return cli.Fail(failure.Wrap(err, failure.Failed, "the answer is recorded, and the run does not go on"),
 			worker.Document{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
-	return worker.Work(ctx, o.Deps, s, st, worker.Options{})
+	return worker.Work(ctx, o.Deps, s, st, worker.Options{Signals: caught})
 }

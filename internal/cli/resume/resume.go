@@ -80,15 +80,21 @@ func run(ctx context.Context, o *Options) error {
 	if o.Run == "" {
 		return many(ctx, o, s)
 	}
-	st, err := s.Resume(ctx, o.Run)
+	st, caught, err := worker.Take(ctx, s, o.Run, func(ctx context.Context) (runs.Started, error) {
+		st, err := s.Resume(ctx, o.Run)
+		if err != nil {
+			return st, err
+		}
+		if err := accept(ctx, o, s, st); err != nil {
+			st.Lease.Release()
+			return runs.Started{}, err
+		}
+		return st, nil
+	})
 	if err != nil {
 		return err
 	}
-	if err := accept(ctx, o, s, st); err != nil {
-		st.Lease.Release()
-		return err
-	}
-	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange})
+	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange, Signals: caught})
 }
 
 // accept records an engine's new identity, under the run's lease.

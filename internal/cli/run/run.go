@@ -126,15 +126,16 @@ func again(ctx context.Context, o *Options, s *runs.Service, r runs.Run) error {
 	if r.State != runs.Interrupted {
 		return worker.Left(o.Deps, s, r)
 	}
-	st, err := s.Resume(ctx, r.ID)
+	st, caught, err := worker.Take(ctx, s, r.ID, func(ctx context.Context) (runs.Started, error) { return s.Resume(ctx, r.ID) })
 	if err != nil {
 		return err
 	}
 	o.Deps.UI.Talkf("run %s of %s goes on\n", o.Deps.UI.Err.Bold(r.ID), r.Workflow)
 	if o.Detach {
+		caught.Release()
 		return worker.Detach(ctx, o.Deps, s, st)
 	}
-	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange})
+	return worker.Work(ctx, o.Deps, s, st, worker.Options{NoExchange: o.NoExchange, Signals: caught})
 }
 
 const slotInterval = 250 * time.Millisecond

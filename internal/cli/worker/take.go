@@ -1,0 +1,69 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// Take calls take, which takes a run up, and catches signals from its beginning: whoever interrupts it is told how the run was
+// left, and Work hears of later ones. A second signal ends the process at once.
+func Take(ctx context.Context, s *runs.Service, run string, take func(context.Context) (runs.Started, error)) (runs.Started, *Caught, error) {
+	caught := Catch(ctx)
+	taking, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var first syscall.Signal
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case first = <-caught.ch:
+			cancel(session.ErrInterrupted)
+		case <-taking.Done():
+		}
+	}()
+	ended := make(chan struct{})
+	go func() {
+		if <-watched; first == 0 {
+			return
+		}
+		select {
+		case sig := <-caught.ch:
+			system.Exit(128 + int(sig))
+		case <-ended:
+		}
+	}()
+	st, err := take(taking)
+	cancel(nil)
+	<-watched
+	close(ended)
+	if first != 0 && (err == nil || stopped(err)) {
+		st.Lease.Release()
+		err = left(context.WithoutCancel(ctx), s, run, first)
+	}
+	if err != nil {
+		caught.Release()
+		return runs.Started{}, nil, err
+	}
+	return st, caught, nil
+}
+
+// stopped says whether an error only says that its context has ended.
+func stopped(err error) bool {
+	return errors.Is(err, session.ErrInterrupted) || errors.Is(err, context.Canceled) || failure.Is(err, failure.Cancelled)
+}
+
+// left says how a run was left that a signal kept from being worked on.
+func left(ctx context.Context, s *runs.Service, run string, sig syscall.Signal) error {
+	r, err := s.Get(ctx, run)
+	if err != nil {
+		return err
+	}
+	return cli.Fail(interrupted(r, sig), Document{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason})
+}
