@@ -158,6 +158,18 @@ func After(do func()) Fault {
 	}}
 }
 
+// Say changes what the engine answers, when it has done what was asked.
+func Say(change func(body []byte) []byte) Fault {
+	return Fault{"another answer", func(x *exchange) {
+		came := x.whole()
+		if came.ok {
+			came.body = change(came.body)
+		}
+		x.rule.meet()
+		x.give(came)
+	}}
+}
+
 // outcome is what a call has come to at the engine; ok is false where the engine could not be reached or broke off.
 type outcome struct {
 	*reply
