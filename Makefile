@@ -113,6 +113,7 @@ verify-sdk: ## the TypeScript half, and what init writes, against real tsc
 	sdk/verify.sh
 	sdk/node_modules/.bin/tsc -p templates
 	sdk/node_modules/.bin/tsc -p templates/tsconfig.docker.json
+	sdk/node_modules/.bin/tsc -p templates/tsconfig.openshell.json
 
 .PHONY: verify-commands update-commands
 verify-commands: ## docs/commands and docs/man are what the command tree says

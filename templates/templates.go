@@ -24,10 +24,27 @@ const (
 });`
 )
 
+// Reviewed holds the example of the kinds that enforce read-only access: it has a reviewer more. It stands there as for Docker.
+const Reviewed = "reviewed"
+
+// OpenShell is the kind whose targets bring a policy.
+const OpenShell = "openshell"
+
+// Policy is the file of it, as seen from a project's laufwerk directory.
+const Policy = "openshell/policy.ts"
+
+// Target is the id of a kind's targets that are given none.
+func Target(kind string) string {
+	if kind == OpenShell {
+		return "secure-coding"
+	}
+	return kind
+}
+
 // CodexComment is the line above Codex for the targets of a kind.
 func CodexComment(kind string) string {
 	does := "installs it"
-	if kind == "docker" {
+	if kind != "local" {
 		does = "puts it into an image"
 	}
 	return fmt.Sprintf("// Codex, with the login of your ChatGPT subscription: \"laufwerk prepare %s\" %s, \"laufwerk doctor\" checks it.\n", kind, does)
@@ -43,8 +60,8 @@ const agent = execution.agent({
 });`
 )
 
-// Files holds the content of a project's laufwerk directory: "project" for all, and what "execution/<kind>" adds or has in its
-// place. The example of a kind that enforces read-only access has a reviewer more.
+// Files holds the content of a project's laufwerk directory: "project" for all, and what Reviewed and "execution/<kind>" add or have
+// in its place.
 //
-//go:embed project execution
+//go:embed project reviewed execution
 var Files embed.FS

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -106,7 +107,7 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 			ok = false
 		}
 		if !ok {
-			return made, byHand(e, module, overlay[Directory+"/"+module+".ts"], nil)
+			return made, byHand(e, overlay, nil)
 		}
 		overlay[project.Config] = e.text
 		then, err := load(ctx, root, overlay)
@@ -116,10 +117,10 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 			if _, alone := load(ctx, root, overlay); alone == nil {
 				return made, failure.Wrap(err, failure.ProjectInvalid, "the new files do not load; nothing was written")
 			}
-			return made, byHand(e, module, overlay[Directory+"/"+module+".ts"], err)
+			return made, byHand(e, overlay, err)
 		}
 		if !onlyAdded(p, then, o) {
-			return made, byHand(e, module, overlay[Directory+"/"+module+".ts"], nil)
+			return made, byHand(e, overlay, nil)
 		}
 		change.list = append(change.list, File{project.Config, e.text})
 		change.config = config
@@ -149,6 +150,8 @@ func missing(root string, list []File, force bool, module string, there bool) (l
 		switch {
 		case f.Path == project.Config, f.Path == Directory+"/"+module+".ts" && there:
 			continue
+		case f.Path == policyPath && have && (there || !force): // targets share it
+			continue
 		case f.Path == examplePath && have && !force:
 			continue
 		case strings.HasPrefix(f.Path, Directory+"/types/"), f.Path == Directory+"/tsconfig.json":
@@ -170,20 +173,27 @@ func onlyAdded(was, is *project.Project, o Options) bool {
 		reflect.DeepEqual(was.Targets, is.Targets[:n]) && is.Targets[n].ID == o.target() && is.Targets[n].Kind == o.Execution
 }
 
-// byHand says what to add to a config that is not edited.
-func byHand(e edited, module string, content []byte, cause error) error {
+// byHand says what to add to a config that is not edited, and what the modules that the target needs are.
+func byHand(e edited, modules map[string][]byte, cause error) error {
 	why := ""
 	if cause != nil {
 		why = " (" + cause.Error() + ")"
 	}
-	var code []string
-	for line := range strings.Lines(string(content)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
-			code = append(code, line)
+	var made []string
+	for _, file := range slices.Sorted(maps.Keys(modules)) {
+		if file == project.Config || file == examplePath {
+			continue
 		}
+		var code []string
+		for line := range strings.Lines(string(modules[file])) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+				code = append(code, line)
+			}
+		}
+		made = append(made, fmt.Sprintf("make %s: `%s`", file, strings.Join(code, " ")))
 	}
-	return failure.New(failure.AlreadyExists, "%s cannot be edited safely%s; nothing was written. Add two lines to it: `%s` and, in executions, `%s,`; and make %s/%s.ts: `%s`",
-		project.Config, why, e.line, e.element, Directory, module, strings.Join(code, " ")).
+	return failure.New(failure.AlreadyExists, "%s cannot be edited safely%s; nothing was written. Add two lines to it: `%s` and, in executions, `%s,`; and %s",
+		project.Config, why, e.line, e.element, strings.Join(made, "; and ")).
 		WithPaths(project.Config).WithField("lines", []string{e.line, e.element + ","}).WithHint("edit %s", project.Config)
 }
 

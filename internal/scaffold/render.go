@@ -23,6 +23,11 @@ const Directory = "laufwerk"
 // Example is the workflow that init can write.
 const Example = "issue-to-fix"
 
+// local is the kind whose targets do not enforce read-only access.
+const local = "local"
+
+const policyPath = Directory + "/" + templates.Policy
+
 const examplePath = Directory + "/workflows/" + Example + "/workflow.ts"
 
 // File is one file to make. Path is relative to the project's root, slash separated.
@@ -35,7 +40,7 @@ type File struct {
 type Options struct {
 	ProjectID    string   // [A-Za-z0-9._-]{1,63}
 	Execution    string   // a provider kind
-	Target       string   // the target's id; "" is the kind's own
+	Target       string   // the target's id; "" is templates.Target
 	Example      bool     // with the example workflow
 	AgentCommand []string // the program that is the example's agent; nil is Codex
 	Force        bool     // replaces files that are in the way
@@ -47,14 +52,14 @@ func (o Options) target() string {
 	if o.Target != "" {
 		return o.Target
 	}
-	return o.Execution
+	return templates.Target(o.Execution)
 }
 
 // options are what stands in the target's constructor in place of the template's: all on one line, or the id and the login on
 // lines of their own.
 func (o Options) options() (all, id, login string) {
 	var fields []string
-	if o.target() != o.Execution {
+	if o.target() != o.Execution || o.Execution == templates.OpenShell {
 		fields = append(fields, "id: "+literal(o.target()))
 		id = "  " + fields[0] + ",\n"
 	}
@@ -89,15 +94,21 @@ func render(o Options, module string) ([]File, error) {
 		return nil, failure.New(failure.Usage, "there is no template for the execution %q", o.Execution)
 	}
 	swaps := []string{templates.Project, literal(o.ProjectID), templates.Execution, `"../../` + module + `"`}
+	sources, comment := []string{"project", "execution/" + o.Execution}, templates.CodexComment(o.Execution)
+	if o.Execution != local {
+		sources = []string{"project", templates.Reviewed, "execution/" + o.Execution}
+		comment = templates.CodexComment("docker")
+	}
 	if o.AgentCommand != nil {
 		command := strings.Replace(templates.Command, templates.Agent, literal(o.AgentCommand), 1)
-		swaps = append(swaps, templates.CodexImport, templates.CommandImport, templates.CodexComment(o.Execution)+templates.Codex, command)
+		swaps = append(swaps, templates.CodexImport, templates.CommandImport, comment+templates.Codex, command)
 	}
+	swaps = append(swaps, comment, templates.CodexComment(o.Execution))
 	options, id, login := o.options()
 	swaps = append(swaps, templates.Options, options, templates.ID, id, templates.Credentials, login)
 	replacer := strings.NewReplacer(swaps...)
 	var out []File
-	for _, from := range []string{"project", "execution/" + o.Execution} {
+	for _, from := range sources {
 		err := fs.WalkDir(templates.Files, from, func(p string, e fs.DirEntry, err error) error {
 			rel := strings.TrimPrefix(p, from+"/")
 			if err != nil || e.IsDir() || strings.HasPrefix(rel, "workflows/") && !o.Example {

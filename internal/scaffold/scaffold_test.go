@@ -80,6 +80,11 @@ func TestRenderedTargets(t *testing.T) {
 		"docker":          {Options{Execution: "docker"}, "createDockerExecution({\n  resources: {\n    cpus: 2,\n    memoryBytes: 4 * 1024 ** 3,\n    swapBytes: 0,\n    pids: 512,\n  },\n});\n"},
 		"docker, named":   {Options{Execution: "docker", Target: `x`}, "createDockerExecution({\n  id: \"x\",\n  resources: {\n"},
 		"docker, example": {Options{Execution: "docker", Example: true}, "createDockerExecution({\n  credentials: \"codex-subscription\",\n  resources: {\n"},
+		"openshell": {Options{Execution: "openshell"}, "createOpenShellExecution({\n  id: \"secure-coding\",\n  gateway: \"laufwerk-local\",\n" +
+			"  credentials: { kind: \"codex-subscription\", provider: \"laufwerk-codex\" },\n  policy,\n  resources: { cpus: 2, memoryBytes: 4 * 1024 ** 3 },\n});\n"},
+		"openshell, named":        {Options{Execution: "openshell", Target: "x", Example: true}, "createOpenShellExecution({\n  id: \"x\",\n  gateway:"},
+		"openshell, as the kind":  {Options{Execution: "openshell", Target: "openshell"}, "createOpenShellExecution({\n  id: \"openshell\",\n  gateway:"},
+		"openshell, and a policy": {Options{Execution: "openshell"}, `import { policy } from "./openshell/policy";`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, err := render(c.o, "execution.m")
@@ -133,6 +138,27 @@ func TestTheReviewedExampleIsTheExample(t *testing.T) {
 	closed, opened, asked := strings.Index(docker, "writer.close()"), strings.Index(docker, `access: "read-only"`), strings.Index(docker, "Human.confirm")
 	if closed < 0 || opened < closed || asked < opened {
 		t.Errorf("the writer is closed at %d, the reviewer opened at %d, the person asked at %d", closed, opened, asked)
+	}
+}
+
+// The kinds with a reviewer have one example: they differ in what is said of the image, and of nothing else.
+func TestTheReviewedExampleIsOne(t *testing.T) {
+	example := func(o Options) string {
+		files, err := Render(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(files, func(f File) bool { return f.Path == examplePath })
+		return string(files[i].Content)
+	}
+	for name, command := range map[string][]string{"Codex": nil, "a program": {"agent"}} {
+		docker, openshell := example(Options{Execution: "docker", Example: true, AgentCommand: command}), example(Options{Execution: "openshell", Example: true, AgentCommand: command})
+		if !strings.Contains(openshell, `"laufwerk prepare openshell" puts it into an image`) == (command == nil) {
+			t.Errorf("with %s:\n%s", name, openshell)
+		}
+		if strings.ReplaceAll(openshell, "laufwerk prepare openshell", "laufwerk prepare docker") != docker {
+			t.Errorf("with %s, the examples differ:\n%s\n%s", name, openshell, docker)
+		}
 	}
 }
 

@@ -22,6 +22,10 @@ func TestANewProjectTypeChecks(t *testing.T) {
 		"docker":         {Execution: "docker", Example: true},
 		"docker command": {Execution: "docker", Example: true, AgentCommand: []string{"agent", "--fast"}},
 		"docker plain":   {Execution: "docker", Target: "own"},
+
+		"openshell":         {Execution: "openshell", Example: true},
+		"openshell command": {Execution: "openshell", Example: true, AgentCommand: []string{"agent", "--fast"}},
+		"openshell plain":   {Execution: "openshell", Target: "own"},
 	} {
 		o.ProjectID = "fresh"
 		t.Run(name, func(t *testing.T) { typeChecks(t, tsc, o) })
@@ -85,8 +89,12 @@ func typeChecks(t *testing.T, tsc string, o Options) {
 	if err := json.Unmarshal([]byte(out), &seen); err != nil {
 		t.Fatal(err)
 	}
+	files := 5
+	if o.Execution == "openshell" {
+		files++ // the policy
+	}
 	c := seen.CompilerOptions
-	if c.Target != "es2024" || c.ModuleResolution != "bundler" || !c.Strict || len(seen.Files) != 5 {
+	if c.Target != "es2024" || c.ModuleResolution != "bundler" || !c.Strict || len(seen.Files) != files {
 		t.Errorf("the compiler reads %+v of %v", c, seen.Files)
 	}
 

@@ -62,14 +62,19 @@ What is there already stays as it is; where everything is, nothing is written. -
 The image of a Docker target is prepared at once, which takes a few minutes the first time; --no-prepare leaves that to
 laufwerk prepare docker. Where preparing fails, the files stay.
 
+An OpenShell target comes with laufwerk/openshell/policy.ts, which says where its sandboxes may connect to; its id is
+secure-coding, its gateway the one that is registered as laufwerk-local. Neither gateway nor engine is asked for anything:
+laufwerk provision openshell and laufwerk prepare openshell come next.
+
 The example lets an agent work on a copy of the project, runs a check, has it repaired, shows the difference, asks, and
 writes back. Its agent is Codex with the login of your ChatGPT subscription or, with --agent-command, any program: the
-prompt comes on its standard input, the copy is its working directory, what it prints is the reply. In containers a second
-agent, which can only read, reviews the difference before you are asked, and the program has to be in the image or in the
-project.`,
+prompt comes on its standard input, the copy is its working directory, what it prints is the reply. In containers and
+sandboxes a second agent, which can only read, reviews the difference before you are asked, and the program has to be in the
+image or in the project.`,
 		Example: "$ laufwerk init --execution local --example issue-to-fix\n\n# With an agent that is a program of yours\n" +
 			"$ laufwerk init --execution local --example issue-to-fix --agent-command 'my-agent --fast'\n\n# One more target\n" +
-			"$ laufwerk init --execution local --target second\n\n# In containers\n$ laufwerk init --execution docker --example issue-to-fix",
+			"$ laufwerk init --execution local --target second\n\n# In containers\n$ laufwerk init --execution docker --example issue-to-fix" +
+			"\n\n# In the sandboxes of an OpenShell gateway\n$ laufwerk init --execution openshell --example issue-to-fix",
 		GroupID: cli.SectionStart,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts.agentGiven = cmd.Flags().Changed("agent-command")
@@ -84,7 +89,7 @@ project.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.Execution, "execution", "", "where agents run, a `KIND`: "+strings.Join(scaffold.Executions(), ", "))
-	f.StringVar(&opts.Target, "target", "", "the target's `ID` (default: the kind)")
+	f.StringVar(&opts.Target, "target", "", "the target's `ID` (default: the kind; secure-coding for openshell)")
 	f.StringVar(&opts.Example, "example", "", "also write the workflow `NAME`: "+scaffold.Example)
 	f.StringVar(&opts.AgentCommand, "agent-command", "", "the `COMMAND` that is the example's agent, with its arguments (default: Codex)")
 	f.StringVar(&opts.ID, "id", "", "the project's `ID` (default: made of the directory's name)")
@@ -158,7 +163,10 @@ func run(ctx context.Context, opts *Options) error {
 		New: made.New, Files: append([]string{}, made.Files...), Advice: append([]string{}, made.Advice...),
 	}
 	if opts.agentGiven && o.Execution != local && doc.Example != "" {
-		doc.Advice = append(doc.Advice, "The agent's command runs in the container: what it names has to be in the image, or in the project.")
+		doc.Advice = append(doc.Advice, "The agent's command runs in the "+places()[o.Execution].one+": what it names has to be in the image, or in the project.")
+	}
+	if opts.agentGiven && o.Execution == openshell && doc.Example != "" {
+		doc.Advice = append(doc.Advice, "It reaches no network before laufwerk/openshell/policy.ts names its program.")
 	}
 	for _, f := range doc.Files {
 		opts.UI.Printf("%s\n", render.Name(filepath.FromSlash(f)))
@@ -202,6 +210,23 @@ func prepare(ctx context.Context, opts *Options, doc document) (*Prepared, error
 	return nil, out.WithHint("%s", again)
 }
 
+// openshell is the kind of targets that are sandboxes of a gateway, which is to be given the login first.
+const openshell = "openshell"
+
+// place is where the agents of a target's kind run.
+type place struct {
+	one string // of the places of a target that has many
+	all string // completes "Agents run …"
+}
+
+func places() map[string]place {
+	return map[string]place{
+		local:     {"machine", "on this machine, with your permissions: copies of the files, no sandbox"},
+		"docker":  {"container", "in containers of this machine, on copies of the files"},
+		openshell: {"sandbox", "in sandboxes of an OpenShell gateway of this machine, on copies of the files"},
+	}
+}
+
 func prepareCommand(doc document) string {
 	if doc.Target == doc.Execution || doc.Execution == local {
 		return "laufwerk prepare " + doc.Execution
@@ -221,10 +246,8 @@ func talk(opts *Options, doc document) {
 	case len(doc.Files) == 0:
 		ui.Talkf("%s is the project %s, and has all of this already: nothing was written.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
 		return
-	case doc.New && doc.Execution == local:
-		ui.Talkf("\n%s is now the project %s. Agents run on this machine, with your permissions: copies of the files, no sandbox.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
 	case doc.New:
-		ui.Talkf("\n%s is now the project %s. Agents run in containers of this machine, on copies of the files.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
+		ui.Talkf("\n%s is now the project %s. Agents run %s.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID), places()[doc.Execution].all)
 	default:
 		ui.Talkf("\nThe project %s has the target %s.\n", ui.Err.Bold(doc.ProjectID), ui.Err.Bold(doc.Target))
 	}
@@ -238,6 +261,9 @@ func talk(opts *Options, doc document) {
 		return
 	}
 	switch {
+	case doc.Execution == openshell:
+		ui.Talkf("next: %s\n      %s\n      %s\n      ", ui.Err.Command("laufwerk provision openshell --target "+doc.Target), ui.Err.Command(prepareCommand(doc)),
+			ui.Err.Command("laufwerk doctor --execution openshell --target "+doc.Target))
 	case doc.Prepared == nil && (!opts.agentGiven || doc.Execution != local):
 		ui.Talkf("next: %s\n      ", ui.Err.Command(prepareCommand(doc)+" && laufwerk doctor"))
 	case doc.Execution != local:
