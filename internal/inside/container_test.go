@@ -243,7 +243,7 @@ func (b *box) exec(stdin string, argv ...string) (code int, out string) {
 
 // Launch, Interrupt and Fence reach the supervisors inside.
 func (b *box) Launch(ctx context.Context, dir string, spec supervise.Spec) error {
-	return supervise.Handshake(ctx, dir, spec, func(ctx context.Context) (supervise.Pipe, error) {
+	return supervise.Handshake(ctx, dir, spec, func(ctx context.Context, _ []byte) (supervise.Pipe, error) {
 		p, _, _, err := b.open(ctx, Supervise("/laufwerk/ops/"+filepath.Base(dir))...)
 		return p, err
 	})

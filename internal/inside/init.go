@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -145,6 +146,36 @@ const (
 )
 
 func (s Sight) String() string { return [...]string{"unseen", "seen", "locked"}[s] }
+
+// askEvery is how often Await asks what has become of a sandbox.
+const askEvery = time.Second
+
+// Await looks until it sees enough, and returns the last that it saw. The wait ends with ctx, and with an error of ask, which
+// is asked now and then what has become of the sandbox. Pauses grow by an eighth, so that no more than an eighth of what the
+// process took, some 5 to 50 ms, is waited too long.
+func Await(ctx context.Context, ready, nonce string, enough Sight, ask func(context.Context) error) (Sight, error) {
+	asked := time.Duration(0)
+	for pause := time.Millisecond; ; pause = min(pause+pause/8, 100*time.Millisecond) {
+		seen, err := Look(ready, nonce)
+		if seen >= enough {
+			return seen, nil
+		}
+		if asked += pause; asked > askEvery {
+			asked = 0
+			if err := ask(ctx); err != nil {
+				return seen, err
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			if err == nil {
+				err = ctx.Err()
+			}
+			return seen, err
+		}
+	}
+}
 
 // Look looks for what an Init with this nonce wrote to the file that the host knows as ready. Locked proves, as long as no
 // agent was in there, that the sandbox has this host's files and that locks reach across: then records and locks of

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -44,6 +45,12 @@ const (
 // Supervise is a supervisor on the directory of records dir, which must be there: see supervise.Handshake. It outlives
 // what started it.
 func Supervise(dir string) []string { return []string{Binary, Argument, supervise.Inside, dir} }
+
+// SuperviseFrom is Supervise where what it is to be handed does not fit on its stdin: it is in parts, which are removed, and
+// has the SHA-256 sum in hex. An agent may write where the parts are, and no arguments.
+func SuperviseFrom(dir, sum string, parts ...string) []string {
+	return slices.Concat([]string{Binary, Argument, "from", sum}, parts, []string{supervise.Inside, dir})
+}
 
 // Interrupt asks the command of dir to stop: see Interrupted.
 func Interrupt(dir string) []string { return []string{Binary, Argument, "interrupt", dir} }
@@ -98,7 +105,11 @@ func Main(env *system.Env, args []string) int {
 		if args[0] == supervise.Inside && len(args) == 2 {
 			return supervisor(env, args[1])
 		}
+		if n := len(args); args[0] == "from" && n > 4 && args[n-2] == supervise.Inside {
+			env.In = &parts{sum: args[1], names: args[2 : n-2]}
+			return supervisor(env, args[n-1])
+		}
 	}
-	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE [MOUNT …] | hold FILE NONCE | %s DIR | interrupt DIR | fence DIR | put FILE MODE SIZE | probe | environment\n", Argument, supervise.Inside)
+	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE [MOUNT …] | hold FILE NONCE | [from SUM PART …] %s DIR | interrupt DIR | fence DIR | put FILE MODE SIZE | probe | environment\n", Argument, supervise.Inside)
 	return failure.ExitUsage
 }

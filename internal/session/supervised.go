@@ -225,7 +225,7 @@ func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.
 	cause := context.Cause(ctx)
 	switch {
 	case cause != nil && errors.Is(cause, ErrCancelled):
-		f := l.Fence(context.WithoutCancel(ctx), dir)
+		f := cancelled(context.WithoutCancel(ctx), l, dir)
 		if !f.Sure {
 			return false, false, m.unsure(s, f)
 		}
@@ -279,6 +279,14 @@ func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.
 	}
 	r.stderrTail = tail(r.stderr, 4096)
 	return true, false, nil
+}
+
+// cancelled ends what a cancelled operation ran, and in some places the place with it.
+func cancelled(ctx context.Context, l supervise.Launcher, dir string) supervise.Fenced {
+	if e, ok := l.(supervise.Ending); ok {
+		return e.Cancel(ctx, dir)
+	}
+	return l.Fence(ctx, dir)
 }
 
 // errOverdue ends the wait for a command whose supervisor does not end it: what it ran may have stopped it.

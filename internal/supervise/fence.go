@@ -58,7 +58,7 @@ func FenceAll(ctx context.Context, l Launcher, dirs []string) Fenced {
 // add takes in the fence of one operation. How tells the weakest means that was needed; Later, that every one that is not
 // sure may become so.
 func (f *Fenced) add(one Fenced, name string) {
-	strength := []string{HowNothing, HowBoot, HowContainer, HowCgroup, HowSubreaper, HowMarks}
+	strength := []string{HowNothing, HowBoot, HowContainer, HowSandbox, HowCgroup, HowSubreaper, HowMarks}
 	if slices.Index(strength, one.How) > slices.Index(strength, f.How) {
 		f.How = one.How
 	}

@@ -33,7 +33,7 @@ func newWire() *wire {
 func (w *wire) Write(b []byte) (int, error) { return w.in.Write(b) }
 func (w *wire) Close() error                { w.closed.Do(func() { close(w.given) }); return nil }
 
-func (w *wire) pipe(context.Context) (Pipe, error) {
+func (w *wire) pipe(context.Context, []byte) (Pipe, error) {
 	return Pipe{In: w, Out: w.out, Exited: w.ended, Close: func() { _ = w.out.Close() }}, nil
 }
 
@@ -107,7 +107,7 @@ func TestASupervisorThatCannotBeStarted(t *testing.T) {
 		"perhaps":       {errors.New("connection reset"), false},
 		"unknown":       {failure.New(failure.OutcomeUnknown, "timeout"), false},
 	} {
-		err := Handshake(bounded(t), here().dir(t), bash(t, "true"), func(context.Context) (Pipe, error) { return Pipe{}, c.err })
+		err := Handshake(bounded(t), here().dir(t), bash(t, "true"), func(context.Context, []byte) (Pipe, error) { return Pipe{}, c.err })
 		if errors.Is(err, ErrRefused) != c.refused || failure.Is(err, failure.OutcomeUnknown) == c.refused || !strings.Contains(err.Error(), strings.Split(c.err.Error(), "\n")[0]) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -40,7 +40,7 @@ func (l LocalLauncher) Launch(ctx context.Context, dir string, spec Spec) error 
 	if err := files.MkdirAll(dir); err != nil {
 		return Refused(err)
 	}
-	return Handshake(ctx, dir, spec, func(context.Context) (Pipe, error) {
+	return Handshake(ctx, dir, spec, func(context.Context, []byte) (Pipe, error) {
 		d, err := process.Detach(l.Executable, []string{"laufwerk", Argument, dir}, l.Env, LogPath(dir))
 		if err != nil {
 			return Pipe{}, Refused(failure.New(failure.Failed, "the supervisor could not be started: %v", err))
@@ -51,23 +51,23 @@ func (l LocalLauncher) Launch(ctx context.Context, dir string, spec Spec) error 
 
 // Pipe reaches a supervisor that was just started.
 type Pipe struct {
-	In     io.WriteCloser  // its stdin; safe to close at any time
+	In     io.WriteCloser  // its stdin; safe to close at any time; nil where it was started with the spec on it
 	Out    io.Reader       // its stdout
 	Exited <-chan struct{} // closed once it is certain that it has ended; nil where that cannot be learned
 	Close  func()          // ends a read of Out, and gives up whatever leads there; it may be nil
 }
 
-// Handshake starts a supervisor on dir, as this host knows it, and hands it spec. The directory must be there: a supervisor
+// Handshake starts a supervisor on dir, as this host knows it, and hands it spec on its stdin. The directory must be there: a supervisor
 // makes none. It returns nil once the supervisor has read spec and `started` is on disk, or may be.
 // An error of start with ErrRefused in its chain says that nothing was started; any other leaves it open. ErrRefused is in the
 // chain of an error after which nothing runs because of this call; after one of kind OutcomeUnknown, Abandon decides.
-func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx context.Context) (Pipe, error)) error {
+func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx context.Context, stdin []byte) (Pipe, error)) error {
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return Refused(err)
 	}
 	crash.Point("supervise/before-launch")
-	p, err := start(ctx)
+	p, err := start(ctx, data)
 	if err != nil {
 		if errors.Is(err, ErrRefused) || failure.Is(err, failure.OutcomeUnknown) {
 			return err
@@ -78,10 +78,12 @@ func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx contex
 	if p.Close != nil {
 		defer p.Close()
 	}
-	go func() {
-		_, _ = p.In.Write(data) // what does not arrive whole is not run
-		_ = p.In.Close()
-	}()
+	if p.In != nil {
+		go func() {
+			_, _ = p.In.Write(data) // what does not arrive whole is not run
+			_ = p.In.Close()
+		}()
+	}
 	answer := make(chan *ack, 1)
 	go func() { answer <- readAck(p.Out) }()
 	select {
@@ -89,7 +91,9 @@ func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx contex
 		return launched(dir, a, p.Exited)
 	case <-ctx.Done():
 	}
-	_ = p.In.Close()
+	if p.In != nil {
+		_ = p.In.Close()
+	}
 	select {
 	case a := <-answer:
 		return launched(dir, a, p.Exited)

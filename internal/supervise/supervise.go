@@ -89,6 +89,7 @@ const (
 	HowMarks     = "marks"
 	HowBoot      = "boot"
 	HowContainer = "container" // the whole container was ended
+	HowSandbox   = "sandbox"   // the whole sandbox was deleted
 	HowNothing   = "nothing started"
 )
 
@@ -101,6 +102,13 @@ type Fenced struct {
 	// Later, of one that is not sure, says that nothing could be learned, because the place cannot be reached now: ask again.
 	Later bool      `json:"later,omitempty"`
 	At    time.Time `json:"at"`
+}
+
+// Ending is a Launcher of a place that a cancelled command takes with it: nothing can be started there any more.
+type Ending interface {
+	Launcher
+	// Cancel ends everything that runs in the place, and the place.
+	Cancel(ctx context.Context, dir string) Fenced
 }
 
 // Launcher starts supervisors and reaches them: on this host, or inside a sandbox.

@@ -13,6 +13,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -113,11 +114,11 @@ rm -rf .store
 : >.complete
 cd ..
 mv -T "$new" codex 2>/dev/null || { rm -rf "$new"; [ -e codex/.complete ]; }`
-	cmd := s.command(append([]string{"bash", "-c", script, bootstrapDir, path.Join(homeDir, recipeDir)}, program.Install...))
-	cmd.Env = slices.Concat(cmd.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
+	cmd := entered.Command{Argv: append([]string{"bash", "-c", script, bootstrapDir, path.Join(homeDir, recipeDir)}, program.Install...)}
+	cmd.Env = slices.Concat(s.at.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
 	within, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
-	_, err := s.exec(within, cmd, "the installation of Codex")
+	_, err := s.at.Run(within, cmd, "the installation of Codex")
 	if err == nil {
 		return path.Join(bootstrapDir, codex), nil
 	}
@@ -144,9 +145,9 @@ const (
 func (s *sandbox) secret(ctx context.Context, program, name string, content []byte) error {
 	at := path.Join(loginDir, program, name)
 	put := inside.Put(at, 0o600, len(content))
-	_, stuck, err := s.own(ctx, put, content)
+	_, stuck, err := s.at.Own(ctx, put, content)
 	if stuck && s.end(ctx).Sure { // nothing is left that could hold it up again
-		_, _, err = s.own(ctx, put, content)
+		_, _, err = s.at.Own(ctx, put, content)
 	}
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside/carried"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -50,7 +51,7 @@ var _ providers.Provider = (*Provider)(nil)
 // New makes it; nothing is connected to before it is needed.
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
-	return &Provider{c: c, programs: carried.New(c.Executable, c.State, c.Carried), patience: patience}
+	return &Provider{c: c, programs: carried.New(c.Executable, c.State, c.Carried), patience: entered.Patience}
 }
 
 // Info says what a container enforces.

@@ -1,16 +1,13 @@
 package docker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -21,6 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
@@ -39,9 +37,9 @@ type sandbox struct {
 	vars    []string // variables of the target, resolved
 	env     []string // of every command
 	arch    string
+	at      *entered.Sandbox
 	up      sync.Mutex
-	running bool         // as far as was seen
-	refused atomic.Int32 // launches in a row that came to nothing
+	running bool // as far as was seen
 }
 
 // Enter finds the container by its recorded id. It does not start it.
@@ -78,6 +76,9 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 	}
 	b := &sandbox{p: p, e: e, in: in, spec: s, config: c, vars: own, arch: e.Facts().Arch, running: got.State.Running}
 	b.env = slices.Concat([]string{"PATH=" + standardPath}, ofImage(got.Config.Env), []string{"HOME=" + homeDir, "TMPDIR=" + tmpDir}, own, []string{supervise.MarkVariable + "=" + s.Mark})
+	b.at = &entered.Sandbox{
+		Box: box{b}, Dir: s.Dir, Ops: opsDir, Gives: s.Gives, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
+	}
 	return b, nil
 }
 
@@ -120,7 +121,7 @@ func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in provi
 	return got, lost(in, "there is no container %s on the %s", in.Resource, in.Endpoint)
 }
 
-func (s *sandbox) Launcher() supervise.Launcher { return launcher{s} }
+func (s *sandbox) Launcher() supervise.Launcher { return s.at.Launcher() }
 func (s *sandbox) Workdir() string              { return workdir }
 func (s *sandbox) Home() string                 { return homeDir }
 func (s *sandbox) BaseEnv() []string            { return slices.Clone(s.env) }
@@ -164,27 +165,20 @@ func (s *sandbox) start(ctx context.Context) error {
 func (s *sandbox) proved(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, upLimit)
 	defer cancel()
-	file := filepath.Join(s.spec.Dir, sessiondir.Ops, ready)
-	looked := s.p.c.Now()
-	// Pauses grow by an eighth, so that no more than an eighth of what the first process took, some 5 to 50 ms, is waited too long.
-	for wait := time.Millisecond; ; wait = min(wait+wait/8, 100*time.Millisecond) {
-		seen, err := inside.Look(file, s.spec.Nonce)
-		if seen == inside.Locked {
-			return nil
+	var over error
+	seen, err := inside.Await(ctx, filepath.Join(s.spec.Dir, sessiondir.Ops, ready), s.spec.Nonce, inside.Locked, func(ctx context.Context) error {
+		if got, err := s.p.inspect(ctx, s.e, s.in); err == nil && !got.State.Running {
+			over = s.ended(got.State)
 		}
-		if s.p.c.Now().Sub(looked) > time.Second {
-			looked = s.p.c.Now()
-			got, ierr := s.p.inspect(ctx, s.e, s.in)
-			if ierr == nil && !got.State.Running {
-				return s.ended(got.State)
-			}
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return s.unproved(seen, err)
-		}
+		return over
+	})
+	switch {
+	case over != nil:
+		return over
+	case err != nil:
+		return s.unproved(seen, err)
 	}
+	return nil
 }
 
 // ended says why the container's first process did not live.
@@ -217,7 +211,7 @@ func (s *sandbox) unproved(seen inside.Sight, err error) error {
 	switch {
 	case seen == inside.Seen:
 		return failure.New(failure.NotReady, "the engine at %s shares this host's files, but not their locks: what runs in its containers cannot be followed from here", s.e.Endpoint().Host)
-	case err != nil:
+	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return failure.Wrap(err, failure.NotReady, "look for the first process of the container %s", s.in.Name)
 	}
 	return failure.New(failure.NotReady, "what the container %s writes into %s is not seen on this host: the engine at %s seems to have other files",
@@ -249,100 +243,6 @@ func (s *sandbox) end(ctx context.Context) supervise.Fenced {
 	return out
 }
 
-// patience bounds what our own commands take inside, where anything else that runs can stop them. It is more than a fence
-// gives itself.
-const patience = time.Minute
-
-// own runs one of our own commands inside and returns what it printed. stuck says that it did not end in time.
-func (s *sandbox) own(ctx context.Context, argv []string, stdin []byte) (out []byte, stuck bool, err error) {
-	cmd := s.command(argv)
-	cmd.Stdin = bytes.NewReader(stdin)
-	within, cancel := context.WithTimeout(ctx, s.p.patience)
-	defer cancel()
-	out, err = s.exec(within, cmd, argv[2])
-	return out, err != nil && within.Err() != nil && ctx.Err() == nil, err
-}
-
-// kept is the most that is kept of what our own commands print, in bytes: others inside can write to their outputs too.
-const kept = 64 << 10
-
-// beginning keeps the first bytes that are written to it.
-type beginning struct{ bytes.Buffer }
-
-func (b *beginning) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:max(0, min(len(p), kept-b.Len()))])
-	return len(p), nil
-}
-
-// ending keeps the last ones.
-type ending struct{ bytes.Buffer }
-
-func (e *ending) Write(p []byte) (int, error) {
-	e.Buffer.Write(p)
-	e.Next(max(0, e.Len()-kept))
-	return len(p), nil
-}
-
-// exec runs a command inside to its end, which has to be a good one, and returns what it printed.
-func (s *sandbox) exec(ctx context.Context, cmd dockerengine.Command, what string) ([]byte, error) {
-	if err := s.start(ctx); err != nil {
-		return nil, err
-	}
-	for again := true; ; again = false {
-		var out beginning
-		var talk ending
-		code, done, err := s.e.Exec(ctx, s.in.Resource, cmd, &out, &talk)
-		switch {
-		case done == providers.No && again && s.stopped(ctx): // since it was looked at
-			if err := s.start(ctx); err != nil {
-				return nil, err
-			}
-			continue
-		case err != nil:
-			return nil, failure.Wrap(s.whether(ctx, err), failure.NotReady, "run %s in the container %s", what, s.in.Name)
-		case code != 0:
-			return nil, failure.New(failure.Failed, "%s in the container %s ended with %d: %s", what, s.in.Name, code, tail(talk.String()))
-		}
-		return out.Bytes(), nil
-	}
-}
-
-// tail is the end of what a command said.
-func tail(s string) string {
-	s = strings.TrimSpace(s)
-	if len(s) > 2000 {
-		s = "…" + strings.ToValidUTF8(s[len(s)-2000:], "")
-	}
-	return s
-}
-
-// command is one of our own, which brings all that it needs.
-func (s *sandbox) command(argv []string) dockerengine.Command {
-	return dockerengine.Command{Argv: argv, Env: crash.Environment(s.p.c.Vars), User: s.spec.User, Dir: "/"}
-}
-
-// whether makes SessionLost of a command's error where the container is gone.
-func (s *sandbox) whether(ctx context.Context, err error) error {
-	if errors.Is(err, dockerengine.ErrNoContainer) || errors.Is(err, dockerengine.ErrNotRunning) {
-		if _, why := s.p.inspect(ctx, s.e, s.in); failure.Is(why, failure.SessionLost) {
-			return why
-		}
-	}
-	return err
-}
-
-// stopped looks whether the container has ended.
-func (s *sandbox) stopped(ctx context.Context) bool {
-	got, err := s.p.inspect(ctx, s.e, s.in)
-	if err != nil || got.State.Running {
-		return false
-	}
-	s.up.Lock()
-	defer s.up.Unlock()
-	s.running = false
-	return true
-}
-
 func (s *sandbox) tree() sessiondir.Tree {
 	return sessiondir.Tree{Host: s.spec.Workspace, Seen: workdir, User: s.spec.Gives, ReadOnly: s.spec.ReadOnly}
 }
@@ -355,13 +255,4 @@ func (s *sandbox) ReadFile(_ context.Context, name string) ([]byte, error) {
 // WriteFile puts a file into the workspace, from this host's side.
 func (s *sandbox) WriteFile(_ context.Context, name string, data []byte) error {
 	return s.tree().WriteFile(name, data)
-}
-
-// seen is a directory of the session as the container sees it.
-func (s *sandbox) seen(dir string) (string, error) {
-	rel, err := filepath.Rel(filepath.Join(s.spec.Dir, sessiondir.Ops), dir)
-	if err != nil || rel == "." || strings.HasPrefix(rel, "..") {
-		return "", failure.New(failure.Internal, "%s is not among the records of the session", dir)
-	}
-	return path.Join(opsDir, filepath.ToSlash(rel)), nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"sync"
 	"time"
 
 	api "github.com/docker/docker/api/types/image"
@@ -19,6 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/entered"
 )
 
 // The programs that run in sandboxes: the gateway holds logins of no other.
@@ -45,8 +47,9 @@ type Config struct {
 
 // Provider is the openshell target.
 type Provider struct {
-	c Config
-	w waits
+	c            Config
+	w            waits
+	environments sync.Map // of programs in sandboxes that were entered, by the sandbox's id
 }
 
 // waits bound what is waited for.
@@ -57,6 +60,8 @@ type waits struct {
 	landing time.Duration // the container of one that is coming up gets to the engine
 	stuck   time.Duration // a row says DELETING whose container is gone, until the gateway has forgotten it
 	pause   time.Duration // the least between two looks
+	// patience is for our own commands inside, which anything else that runs there can stop.
+	patience time.Duration
 }
 
 // New makes it; nothing is connected to before it is needed. Of eight sandboxes made at once the last was ready after 2.2 s, and
@@ -64,7 +69,7 @@ type waits struct {
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
 	return &Provider{c: c, w: waits{
-		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, stuck: 3 * time.Second, pause: 5 * time.Millisecond,
+		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, stuck: 3 * time.Second, pause: 5 * time.Millisecond, patience: entered.Patience,
 	}}
 }
 

@@ -1,0 +1,69 @@
+package inside
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
+)
+
+// maxParts bounds what is read of parts together, in bytes.
+const maxParts = 64 << 20
+
+// parts are files that together are a supervisor's input. They are gone once they were read.
+type parts struct {
+	sum   string
+	names []string
+	read  *bytes.Reader
+}
+
+func (p *parts) Read(b []byte) (int, error) {
+	if p.read == nil {
+		whole, err := p.join()
+		if err != nil {
+			return 0, err
+		}
+		p.read = bytes.NewReader(whole)
+	}
+	return p.read.Read(b)
+}
+
+func (p *parts) join() (whole []byte, err error) {
+	for _, name := range p.names {
+		part, err := take(name, maxParts-int64(len(whole)))
+		if err != nil {
+			return nil, err
+		}
+		whole = append(whole, part...)
+	}
+	if sum := sha256.Sum256(whole); hex.EncodeToString(sum[:]) != p.sum {
+		return nil, errors.New("something has changed the input on its way")
+	}
+	return whole, nil
+}
+
+func take(name string, limit int64) ([]byte, error) {
+	if !filepath.IsAbs(name) {
+		return nil, fmt.Errorf("the part must be an absolute path, got %q", name)
+	}
+	dir, err := safefs.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	f, _, err := dir.Open(filepath.Base(name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("the parts have more than %d bytes", maxParts)
+	}
+	return b, errors.Join(err, dir.Remove(filepath.Base(name)))
+}

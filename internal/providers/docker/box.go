@@ -1,0 +1,72 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// box is how commands are run in a session's container.
+type box struct{ s *sandbox }
+
+func (b box) Start(ctx context.Context) error          { return b.s.start(ctx) }
+func (b box) End(ctx context.Context) supervise.Fenced { return b.s.end(ctx) }
+func (b box) command(argv, env []string) dockerengine.Command {
+	return dockerengine.Command{Argv: argv, Env: env, User: b.s.spec.User, Dir: "/"}
+}
+
+// Stopped looks whether the container has ended.
+func (b box) Stopped(ctx context.Context) bool {
+	got, err := b.s.p.inspect(ctx, b.s.e, b.s.in)
+	if err != nil || got.State.Running {
+		return false
+	}
+	b.s.up.Lock()
+	defer b.s.up.Unlock()
+	b.s.running = false
+	return true
+}
+
+// Open starts a supervisor. Its spec goes through the pipe: the arguments of an exec show in the engine's events.
+func (b box) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe, providers.Done, error) {
+	crash.Point("docker/before-exec")
+	st, done, err := b.s.e.Open(ctx, b.s.in.Resource, b.command(argv, b.s.at.Env))
+	crash.Point("docker/after-exec")
+	if err != nil {
+		return supervise.Pipe{}, done, err
+	}
+	exited := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, st.Err) // the supervisor has a log of its own
+		if _, done, _ := st.Exit(); done == providers.Yes {
+			close(exited)
+		}
+	}()
+	return supervise.Pipe{In: st.In, Out: st.Out, Exited: exited, Close: st.Close}, done, nil
+}
+
+func (b box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, providers.Done, error) {
+	cmd := b.command(c.Argv, c.Env)
+	if c.Stdin != nil {
+		cmd.Stdin = bytes.NewReader(c.Stdin)
+	}
+	return b.s.e.Exec(ctx, b.s.in.Resource, cmd, stdout, stderr)
+}
+
+// Explain makes SessionLost of a command's error where the container is gone.
+func (b box) Explain(ctx context.Context, err error) error {
+	if errors.Is(err, dockerengine.ErrNoContainer) || errors.Is(err, dockerengine.ErrNotRunning) {
+		if _, why := b.s.p.inspect(ctx, b.s.e, b.s.in); failure.Is(why, failure.SessionLost) {
+			return why
+		}
+	}
+	return err
+}

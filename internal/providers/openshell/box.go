@@ -1,0 +1,165 @@
+package openshell
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+// memoryDir is where a sandbox has files in memory.
+const memoryDir = "/dev/shm/laufwerk"
+
+// largest is what of a supervisor's input goes into one request, in bytes: a gateway takes less than 1 MiB in all.
+const largest = 768 << 10
+
+// box is how commands are run in a session's sandbox.
+type box struct{ b *sandbox }
+
+// Start is done when the sandbox was entered.
+func (x box) Start(ctx context.Context) error {
+	if x.b.waiting.CompareAndSwap(true, false) {
+		if err := x.b.ready(ctx, nil); err != nil {
+			x.b.waiting.Store(true)
+			return err
+		}
+	}
+	return nil
+}
+
+// Stopped looks whether the gateway does not reach the sandbox, or is gone itself: after a restart it does again.
+func (x box) Stopped(ctx context.Context) bool {
+	got, err := x.b.find(ctx)
+	again := err == nil && got.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_READY || failure.Is(err, failure.NotReady)
+	if again {
+		x.b.waiting.Store(true)
+	}
+	return again
+}
+
+func (x box) command(argv, env []string, stdin []byte) client.Command {
+	return client.Command{Argv: argv, Env: env, Dir: policy.Root, Stdin: stdin}
+}
+
+func (x box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, providers.Done, error) {
+	return x.b.l.g.Exec(ctx, x.b.l.in.Resource, x.command(c.Argv, c.Env, c.Stdin), stdout, stderr)
+}
+
+// Open starts a supervisor, and returns when it has said its first word, or when it is known that it will say none. The
+// connection can be closed then: what runs in a sandbox does not end with it.
+func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pipe, providers.Done, error) {
+	if len(spec) > largest {
+		var err error
+		if argv, err = x.upload(ctx, argv, spec); err != nil {
+			return supervise.Pipe{}, providers.No, err
+		}
+		spec = nil
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r, w := io.Pipe()
+	out := &spoken{w: w, first: make(chan struct{})}
+	exited, over := make(chan struct{}), make(chan struct{})
+	var done providers.Done
+	var err error
+	go func() {
+		defer close(over)
+		crash.Point("openshell/before-supervisor")
+		_, done, err = x.b.l.g.Exec(life, x.b.l.in.Resource, x.command(argv, x.b.at.Env, spec), out, io.Discard)
+		if done == providers.Yes {
+			close(exited)
+		}
+		_ = w.CloseWithError(err) // nil is the end of the output
+	}()
+	closing := func() { cancel(); _ = r.Close() }
+	select {
+	case <-over:
+		if done == providers.No {
+			closing()
+			return supervise.Pipe{}, done, err
+		}
+	case <-out.first:
+	case <-ctx.Done():
+	}
+	crash.Point("openshell/after-supervisor")
+	return supervise.Pipe{Out: r, Exited: exited, Close: closing}, providers.Yes, nil
+}
+
+// spoken tells when something was written.
+type spoken struct {
+	w     io.Writer
+	first chan struct{}
+	once  sync.Once
+}
+
+func (s *spoken) Write(b []byte) (int, error) {
+	s.once.Do(func() { close(s.first) })
+	return s.w.Write(b)
+}
+
+// upload puts a supervisor's input into the sandbox's memory, in parts that fit into requests, and is the command line of the
+// supervisor that takes it up there.
+func (x box) upload(ctx context.Context, argv []string, spec []byte) ([]string, error) {
+	dir := argv[len(argv)-1] // of the operation
+	sum := sha256.Sum256(spec)
+	var parts []string
+	for at := 0; at < len(spec); at += largest {
+		part := spec[at:min(len(spec), at+largest)]
+		name := path.Join(memoryDir, "input", path.Base(dir), strconv.Itoa(len(parts)))
+		if _, _, err := x.b.at.Own(ctx, inside.Put(name, 0o600, len(part)), part); err != nil {
+			return nil, fmt.Errorf("put the input of the command into the sandbox: %w", err)
+		}
+		parts = append(parts, name)
+	}
+	return inside.SuperviseFrom(dir, hex.EncodeToString(sum[:]), parts...), nil
+}
+
+// Explain makes SessionLost of a command's error where the sandbox is gone, or is of no use any more.
+func (x box) Explain(ctx context.Context, err error) error {
+	if _, why := x.b.find(ctx); failure.Is(why, failure.SessionLost) {
+		return why
+	}
+	return err
+}
+
+// End deletes the sandbox. Nothing of it runs once neither the gateway nor the engine has it.
+func (x box) End(ctx context.Context) supervise.Fenced {
+	crash.Point("openshell/before-end")
+	r := x.b.l.end(ctx)
+	crash.Point("openshell/after-end")
+	out := supervise.Fenced{Sure: r.Done == providers.Yes, How: supervise.HowSandbox, At: x.b.l.p.c.Now().UTC()}
+	if !out.Sure {
+		out.How, out.Later, out.Why = "", true, fmt.Sprintf("the sandbox %s could not be deleted: %v", x.b.l.in.Name, r.Err)
+	}
+	return out
+}
+
+// began is when the engine started the sandbox's container last.
+func (b *sandbox) began(ctx context.Context) (time.Time, error) {
+	ours, others, err := b.l.containers(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if len(ours) != 1 || len(others) > 0 {
+		return time.Time{}, fmt.Errorf("the engine has %d containers of the sandbox", len(ours)+len(others))
+	}
+	got, presence, err := b.l.e.Inspect(ctx, ours[0].ID)
+	if presence != providers.Present || got.State == nil {
+		return time.Time{}, failure.Wrap(err, failure.NotReady, "look at the container of the sandbox")
+	}
+	return time.Parse(time.RFC3339Nano, got.State.StartedAt)
+}

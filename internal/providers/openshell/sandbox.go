@@ -1,0 +1,211 @@
+package openshell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
+)
+
+var _ providers.Provider = (*Provider)(nil)
+
+// sandbox is a session's, whose main process lives as long as it does.
+type sandbox struct {
+	l   look // by the recorded id
+	def providers.Definition
+	at  *entered.Sandbox
+	env []string // of every command
+	// waiting says that the gateway did not reach it when that was last looked at.
+	waiting atomic.Bool
+}
+
+// Enter finds the sandbox by its recorded id, and waits until commands can be run in it. With the zero definition, which is
+// for its end, it waits for nothing.
+func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers.Definition) (providers.Sandbox, error) {
+	s, err := read(in)
+	if err != nil {
+		return nil, err
+	}
+	l, err := p.reach(ctx, in, s)
+	if err != nil {
+		return nil, err
+	}
+	b := &sandbox{l: l, def: def}
+	b.at = &entered.Sandbox{
+		Box: box{b}, Dir: s.Dir, Ops: policy.Ops, Name: "the sandbox " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.w.patience,
+		Lasting: &entered.Lasting{Began: b.began},
+	}
+	found, err := b.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.directory(); err != nil {
+		return nil, err
+	}
+	if def.Kind == "" {
+		return b, nil
+	}
+	if err := b.ready(ctx, found); err != nil {
+		return nil, err
+	}
+	return b, b.learn(ctx, false)
+}
+
+// lost is the failure of a session whose sandbox cannot be entered any more.
+func lost(in providers.Intent, format string, args ...any) error {
+	return failure.New(failure.SessionLost, "the session cannot be entered: %s; once it is closed, another session can go on with the workspace", fmt.Sprintf(format, args...)).
+		WithField("sandbox", in.Resource)
+}
+
+// find looks at the sandbox, which has to be there and fit for use, now or soon.
+func (b *sandbox) find(ctx context.Context) (*wire.Sandbox, error) {
+	f := b.l.find(ctx)
+	switch f.presence {
+	case providers.Present:
+	case providers.Absent:
+		return nil, lost(b.l.in, "there is no sandbox %s with the id %s any more at the %s", b.l.in.Name, b.l.in.Resource, b.l.in.Endpoint)
+	case providers.Foreign:
+		return nil, lost(b.l.in, "%v", f.err)
+	default:
+		return nil, failure.Wrap(f.err, failure.NotReady, "look at the sandbox %s", b.l.in.Name)
+	}
+	switch f.sandbox.GetStatus().GetPhase() {
+	case wire.SandboxPhase_SANDBOX_PHASE_ERROR, wire.SandboxPhase_SANDBOX_PHASE_STOPPING, wire.SandboxPhase_SANDBOX_PHASE_STOPPED,
+		wire.SandboxPhase_SANDBOX_PHASE_DELETING:
+		return nil, lost(b.l.in, "the sandbox %s cannot be used any more: %s", b.l.in.Name, condition(f.sandbox))
+	}
+	return f.sandbox, nil
+}
+
+func (b *sandbox) directory() error {
+	at, err := sessiondir.Open(b.l.s.Dir, b.l.p.directory(b.l.in, b.l.s).ID)
+	if err == nil {
+		defer at.Close()
+		if presence, why := at.Whose(); presence != providers.Present {
+			err = fmt.Errorf("%s is %s: %w", b.l.s.Dir, presence, errors.Join(why))
+		}
+	}
+	if err != nil {
+		return lost(b.l.in, "its directory: %v", err)
+	}
+	return nil
+}
+
+// ready waits until the gateway reaches the sandbox, which takes some seconds after a restart of the gateway, and until its
+// main process has proved that it has this host's files and locks. got is the last look, nil is none. A gateway that does not
+// answer is waited for as long.
+func (b *sandbox) ready(ctx context.Context, got *wire.Sandbox) error {
+	if err := sessiondir.OpenUp(b.l.s.Dir); err != nil {
+		return failure.Wrap(err, failure.NotReady, "open the directories of the session")
+	}
+	end := b.l.p.c.Now().Add(b.l.p.w.ready)
+	var err error
+	for pause := b.l.p.pauses(); got.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_READY; {
+		switch late := b.l.p.c.Now().After(end); {
+		case late && err != nil:
+			return err
+		case late:
+			return failure.New(failure.NotReady, "the sandbox %s cannot be used yet, since %s: %s", b.l.in.Name, b.l.p.w.ready, condition(got)).WithHint("laufwerk doctor")
+		}
+		if got != nil || err != nil {
+			if err := pause(ctx); err != nil {
+				return err
+			}
+		}
+		if got, err = b.find(ctx); err != nil && !failure.Is(err, failure.NotReady) {
+			return err
+		}
+	}
+	return b.proved(ctx)
+}
+
+func (b *sandbox) proved(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.l.p.w.ready)
+	defer cancel()
+	seen, err := inside.Await(ctx, filepath.Join(b.l.s.Dir, sessiondir.Ops, ready), b.l.s.Nonce, inside.Locked, func(ctx context.Context) error {
+		_, err := b.find(ctx)
+		if failure.Is(err, failure.SessionLost) {
+			return err
+		}
+		return nil
+	})
+	switch {
+	case err == nil || failure.Is(err, failure.SessionLost):
+		return err
+	case seen == inside.Seen:
+		return failure.New(failure.NotReady, "the sandbox %s has this host's files, but not their locks, or its main process has ended: what runs in it cannot be followed from here", b.l.in.Name)
+	case !errors.Is(err, context.DeadlineExceeded):
+		return failure.Wrap(err, failure.NotReady, "look for the main process of the sandbox %s", b.l.in.Name)
+	}
+	return failure.New(failure.NotReady, "what the sandbox %s writes into %s is not seen on this host: the gateway %q seems to be on another one", b.l.in.Name, b.l.s.Dir, b.l.s.Gateway).
+		WithHint("laufwerk doctor --probe")
+}
+
+// learn asks what environment programs get in the sandbox: a proxy, certificates, placeholders of logins. It is asked once, and
+// anew where that matters: placeholders change with the login.
+func (b *sandbox) learn(ctx context.Context, anew bool) error {
+	known := &b.l.p.environments
+	got, ok := known.Load(b.l.in.Resource)
+	if !ok || anew {
+		out, _, err := b.at.Own(ctx, inside.Environment(), nil)
+		if err != nil {
+			return err
+		}
+		env, err := inside.ReadEnvironment(out)
+		if err != nil {
+			return failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.at.Name)
+		}
+		got = env
+		known.Store(b.l.in.Resource, env)
+	}
+	env, _ := got.([]string)
+	b.env = append(slices.DeleteFunc(slices.Clone(env), ofItsOwn), "HOME="+policy.Home, "TMPDIR=/tmp", supervise.MarkVariable+"="+b.l.s.Mark)
+	return nil
+}
+
+// ofItsOwn says of a variable that commands do not get it: what OpenShell and the login shell have for themselves, what is
+// ours, and what could make an agent fall back to billing by use.
+func ofItsOwn(kv string) bool {
+	name, _, _ := strings.Cut(kv, "=")
+	return strings.HasPrefix(name, "OPENSHELL_") || strings.HasPrefix(name, "LAUFWERK_") || environment.Refused(name) ||
+		slices.Contains([]string{"HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"}, name)
+}
+
+func (b *sandbox) Launcher() supervise.Launcher { return b.at.Launcher() }
+func (*sandbox) Workdir() string                { return policy.Work }
+func (*sandbox) Home() string                   { return policy.Home }
+func (b *sandbox) BaseEnv() []string            { return slices.Clone(b.env) }
+
+// Secrets are none: the gateway has the login, and placeholders are of no use to anybody else.
+func (*sandbox) Secrets() []string { return nil }
+
+// Fence deletes the sandbox, which is the one sure end of everything in it. The session can only be closed then.
+func (b *sandbox) Fence(ctx context.Context) supervise.Fenced { return box{b}.End(ctx) }
+
+func (b *sandbox) tree() sessiondir.Tree {
+	return sessiondir.Tree{Host: b.l.s.Workspace, Seen: policy.Work, ReadOnly: b.l.s.ReadOnly}
+}
+
+// ReadFile reads a file of the workspace, from this host's side.
+func (b *sandbox) ReadFile(_ context.Context, name string) ([]byte, error) {
+	return b.tree().ReadFile(name)
+}
+
+// WriteFile puts a file into the workspace, from this host's side.
+func (b *sandbox) WriteFile(_ context.Context, name string, data []byte) error {
+	return b.tree().WriteFile(name, data)
+}
