@@ -17,6 +17,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -60,6 +61,7 @@ type Gateway struct {
 	profiles  map[string]*wire.ProviderProfile
 	calls     map[string]int
 	faults    map[string][]*Fault
+	leads     map[string]*url.URL // by host:port
 }
 
 // backend makes and ends containers. It knows nothing of rows, and outlives every run of the gateway.
@@ -127,6 +129,7 @@ func begin(t testing.TB, o Options, back func(g *Gateway) backend) *Gateway {
 	g := &Gateway{
 		options: o, t: t, namespace: "t" + random(6), identity: newIdentity(t), address: "127.0.0.1:0",
 		rows: map[string]*row{}, providers: map[string]*provider{}, profiles: builtin(), calls: map[string]int{}, faults: map[string][]*Fault{},
+		leads: map[string]*url.URL{},
 	}
 	g.back = back(g)
 	t.Cleanup(func() {
