@@ -96,14 +96,7 @@ func flagsOf(cmd *cobra.Command) (rows [][2]string) {
 		if f.Hidden || f.Name == "help" { // which the root's page names for all
 			return
 		}
-		value, usage := pflag.UnquoteUsage(f)
-		name := "--" + f.Name
-		if f.Shorthand != "" {
-			name = "-" + f.Shorthand + ", " + name
-		}
-		if f.NoOptDefVal == "" && value != "" {
-			name += " " + value
-		}
+		name, usage := cli.FlagText(f)
 		rows = append(rows, [2]string{name, usage})
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(add)

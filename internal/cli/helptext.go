@@ -66,17 +66,23 @@ func listFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 		if f.Hidden {
 			return
 		}
-		value, usage := pflag.UnquoteUsage(f)
-		name := "--" + f.Name
-		if f.Shorthand != "" {
-			name = "-" + f.Shorthand + ", " + name
-		}
-		if f.NoOptDefVal == "" && value != "" {
-			name += " " + value
-		}
+		name, usage := FlagText(f)
 		b.WriteString(head + "  " + pad(name, 24) + usage + "\n")
 		head = ""
 	})
+}
+
+// FlagText is how a flag is given, with its value, and what it does.
+func FlagText(f *pflag.Flag) (name, usage string) {
+	value, usage := pflag.UnquoteUsage(f)
+	name = "--" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
+	}
+	if f.NoOptDefVal == "" && value != "" {
+		name += " " + value
+	}
+	return name, usage
 }
 
 func indent(text string) string {

@@ -19,12 +19,8 @@ func (r *Root) chmodAt(dir int, name string, mode uint32) error {
 	if err != nil {
 		return err
 	}
-	switch info.Type {
-	case File, Dir:
-	case Symlink:
-		return ErrLink
-	default:
-		return ErrNotRegular
+	if err := info.ordinary(); err != nil {
+		return err
 	}
 	if info.Mode == mode&0o7777 {
 		return nil

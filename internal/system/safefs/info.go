@@ -39,6 +39,18 @@ type Info struct {
 	mount uint64 // id of the mount it lies on, 0 where the system does not tell
 }
 
+// ordinary fails for what is neither a file nor a directory.
+func (i Info) ordinary() error {
+	switch i.Type {
+	case File, Dir:
+		return nil
+	case Symlink:
+		return ErrLink
+	default:
+		return ErrNotRegular
+	}
+}
+
 // Same says whether both are the same file or directory.
 func (i Info) Same(o Info) bool { return i.Dev == o.Dev && i.Ino == o.Ino }
 
