@@ -18,6 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
+	"github.com/laufwerk/laufwerk/internal/providers/openshell"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -113,7 +114,7 @@ func (p preparer) cache(kind, option, root string) (imagecache.Cache, error) {
 		return imagecache.Cache{}, err
 	}
 	home, err := set.Home()
-	if kind == openshellKind {
+	if kind == openshell.Kind {
 		return imagecache.OpenShell(imagecache.OpenShellDirectory(option, root, p.d.Env.Home(), home)), err
 	}
 	return imagecache.Docker(imagecache.Directory(option, root, p.d.Env.Home(), home)), err
@@ -161,7 +162,7 @@ func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepa
 		return out, err
 	}
 	out.Image, out.Manifest, out.Reused = made.Image, made.Manifest, made.Reused
-	if t.Kind == openshellKind && t.ID != "" {
+	if t.Kind == openshell.Kind && t.ID != "" {
 		out.Probe, err = p.probe(ctx, t, r.Say)
 	}
 	return out, err
@@ -228,6 +229,3 @@ func unknownManifest(path string, err error) error {
 	e.Err = err
 	return e
 }
-
-// openshellKind is the kind of targets whose sessions are sandboxes of a gateway.
-const openshellKind = "openshell"

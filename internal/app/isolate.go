@@ -14,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
 	"github.com/laufwerk/laufwerk/internal/providers/local"
+	"github.com/laufwerk/laufwerk/internal/providers/openshell"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -34,6 +35,10 @@ func newParts(env *system.Env, home string, e *engines) parts {
 			docker.Kind: docker.New(docker.Config{
 				Executable: system.Program(), Carried: carried.Files(), Vars: env.Vars, Home: env.Home(), State: home, Now: env.Now, UID: system.UID(), GID: system.GID(),
 				Connect: e.at, Host: e.host,
+			}),
+			openshell.Kind: openshell.New(openshell.Config{
+				Executable: system.Program(), Vars: env.Vars, Home: env.Home(), State: home, Now: env.Now, UID: system.UID(), GID: system.GID(),
+				Gateway: newGateways(env).at, Connect: e.at, Host: e.host,
 			}),
 		},
 		harnesses: map[string]harness.Harness{
