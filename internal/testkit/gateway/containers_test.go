@@ -253,3 +253,8 @@ func TestSystemCallsThatAreRefused(t *testing.T) {
 		t.Errorf("%d %s", code, out)
 	}
 }
+
+// All of this is the same for a user who may use the engine and is not root.
+func TestAsAnOrdinaryUser(t *testing.T) {
+	engine.AsOrdinaryUser(t, "^(TestWhatASandboxIs|TestWhatGetsOut|TestContainersAndRestarts)$", "TestWhatASandboxIs", "TestWhatGetsOut", "TestContainersAndRestarts")
+}
