@@ -17,6 +17,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
@@ -124,7 +125,11 @@ func TestCodexIsInstalledInASession(t *testing.T) {
 	if n := w.model.Requests(""); len(n) != 3 || len(w.model.Threads()) != 1 {
 		t.Errorf("%d requests in %v", len(n), w.model.Threads())
 	}
-	w.noSecret(out, errs)
+	logs := w.must([]int{0}, "runs", "logs", w.runs()[0].ID)
+	if strings.Count(logs, "installing Codex "+recipe.CodexVersion+" in the session: the image "+engine.Base+" does not carry it") != 1 || !strings.Contains(logs, "Progress: resolved ") {
+		t.Errorf("what took its time is not told, or more than once:\n%s", logs)
+	}
+	w.noSecret(out, errs, logs)
 	w.must([]int{0}, "cleanup", "--all", "--cancel", "--discard-changes")
 	w.nothingIsLeftOnTheEngine()
 }
@@ -158,6 +163,10 @@ func TestAnInstallationInASessionIsInterrupted(t *testing.T) {
 	case <-time.After(hang):
 		t.Fatal("pnpm asks for nothing")
 	}
+	if goesOn := concerning(w.dir); !strings.Contains(goesOn, "pnpm install --frozen-lockfile") || !strings.Contains(goesOn, "connections of its network:") {
+		t.Errorf("if it hung, this would not say where:\n%s", goesOn)
+	}
+	eventually(t, "the run tells what takes its time", func() bool { return strings.Contains(r.errs.String(), "  | installing Codex "+recipe.CodexVersion+" in the session") })
 	r.signal(syscall.SIGINT)
 	if code, out, errs := r.wait(); code != 130 {
 		t.Errorf("exit %d\n%s%s", code, out, errs)

@@ -40,6 +40,7 @@ type Command struct {
 	Argv  []string
 	Env   []string // in addition to what the sandbox gives
 	Stdin []byte
+	Talk  io.Writer // gets, as it comes, what it prints to stderr; nil for nobody
 }
 
 // Patience bounds what our own commands take inside, where anything else that runs can stop them. It is more than a fence
@@ -93,7 +94,11 @@ func (s *Sandbox) Run(ctx context.Context, c Command, what string) ([]byte, erro
 	for again := true; ; again = false {
 		var out firsts
 		var talk lasts
-		code, done, err := s.Box.Exec(ctx, c, &out, &talk)
+		said := io.Writer(&talk)
+		if c.Talk != nil {
+			said = io.MultiWriter(&talk, c.Talk)
+		}
+		code, done, err := s.Box.Exec(ctx, c, &out, said)
 		switch {
 		case done == providers.No && again && s.Box.Stopped(ctx): // since it was looked at
 			if err := s.Box.Start(ctx); err != nil {
