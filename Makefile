@@ -35,7 +35,7 @@ release: ## the binaries of all platforms and their checksums, in dist; RELEASE=
 	go run ./release "$$tmp"; \
 	for p in $(PLATFORMS); do \
 		name=$${p/\//-}; echo "release $$p"; \
-		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO_BUILD) -tags release -overlay "$$tmp/$$name.json" -o "$$tmp/out/laufwerk-$$name" ./cmd/laufwerk; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO_BUILD) -tags $(TAGS),release -overlay "$$tmp/$$name.json" -o "$$tmp/out/laufwerk-$$name" ./cmd/laufwerk; \
 	done; \
 	(cd "$$tmp/out" && sha256sum laufwerk-* >SHA256SUMS); \
 	mv -f "$$tmp"/out/* '$(DIST)'
