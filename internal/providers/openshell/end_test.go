@@ -204,8 +204,6 @@ func TestAThousandSessionsAreEndedTogether(t *testing.T) {
 		})
 	}
 	must(t, making.Wait())
-	made := time.Now()
-	eventually(t, "none of them is young", func() bool { return time.Since(made) > k.Provider.w.landing })
 	before := w.g.Calls()
 	there, err := k.List(bounded(t), list[0])
 	if err != nil || len(there) != n {
@@ -223,7 +221,7 @@ func TestAThousandSessionsAreEndedTogether(t *testing.T) {
 	if d := after["DeleteSandbox"] - before["DeleteSandbox"]; d != n {
 		t.Errorf("%d deletions", d)
 	}
-	if g := after["GetSandbox"] - before["GetSandbox"]; g > n/10 {
+	if g := after["GetSandbox"] - before["GetSandbox"]; g > 0 {
 		t.Errorf("%d looks at single ones", g)
 	}
 	for _, in := range []providers.Intent{list[0], list[n-1]} {
@@ -239,8 +237,6 @@ func TestASweepOfWhatIsStuckAndOfAGatewayThatGoes(t *testing.T) {
 	w := newWorld(t, gateway.Options{})
 	k := w.worker()
 	a, b := w.made(k, w.intent()), w.made(k, w.intent())
-	made := time.Now()
-	eventually(t, "neither is young", func() bool { return time.Since(made) > k.Provider.w.landing })
 	there, err := k.List(bounded(t), a)
 	must(t, err)
 	w.g.Fault(gateway.Vanishing, gateway.Before(w.g.Kill))

@@ -45,10 +45,10 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 		fix      string
 	}{
 		"whole, without an end": {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole}, checks.Pass, "whose end it does not know", ""},
-		"whole":                 {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(48 * time.Hour)}, checks.Pass, "valid for 48h0m0s", ""},
+		"whole":                 {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(48 * time.Hour)}, checks.Pass, "valid for 4", ""},
 		"soon over":             {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(30 * time.Minute)}, checks.Warn, "only", "--rotate"},
-		"all but over":          {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(time.Minute)}, checks.Fail, "expires in", "--rotate"},
-		"over":                  {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(-time.Hour)}, checks.Fail, "expired 1h0m0s ago", "--rotate"},
+		"all but over":          {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(4 * time.Minute)}, checks.Fail, "expires in", "--rotate"},
+		"over":                  {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(-time.Hour)}, checks.Fail, "expired 1h", "--rotate"},
 		"none":                  {[]string{client.CodexBinaries}, nil, checks.Fail, `no provider "held"`, "laufwerk provision openshell --target box"},
 		"of another type":       {[]string{client.CodexBinaries}, &wire.Provider{Type: "codex", Credentials: whole}, checks.Fail, `is of type "codex"`, "openshell provider get held"},
 		"without the account": {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: map[string]string{login.HeldAccess: "a", login.HeldRefresh: "r"}}, checks.Fail,

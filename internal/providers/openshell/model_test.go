@@ -40,8 +40,12 @@ var (
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	n := *schedules
-	if testing.Short() {
-		n = min(n, 500)
+	switch {
+	case n > 0:
+	case os.Getenv("LAUFWERK_CI") == "1":
+		n = 10_000
+	default:
+		n = 1000
 	}
 	var next atomic.Uint64
 	var group errgroup.Group

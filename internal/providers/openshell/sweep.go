@@ -113,12 +113,22 @@ func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there
 	if w.g, err = p.gateway(ctx, list[0], w.specs[0]); err != nil {
 		return owned.Unreached(len(list), err)
 	}
-	known := map[string]providers.Found{}
+	named := map[string]bool{}
 	for _, f := range there {
-		known[f.Resource] = f
+		named[f.Resource] = true
 	}
 	finish := context.WithoutCancel(ctx) // what was asked for is observed
-	w.side(func(i int) { w.ask(ctx, finish, i, known) })
+	rows, err := w.rows(finish)          // deletions go by name: whose they are is looked at right before
+	if err != nil {
+		return owned.Unreached(len(list), err)
+	}
+	w.side(func(i int) {
+		if sb := rows[list[i].Resource]; sb != nil && named[list[i].Resource] {
+			w.out[i].Result = w.ask(ctx, finish, i, sb)
+		} else {
+			w.out[i].Result.Done = providers.Yes
+		}
+	})
 	w.observe(finish)
 	return w.out
 }
@@ -135,37 +145,32 @@ func (w *sweep) side(do func(i int)) {
 	_ = g.Wait()
 }
 
-// ask asks for the end of one sandbox, if it is there and ours by its id and its labels.
-func (w *sweep) ask(ctx, finish context.Context, i int, known map[string]providers.Found) {
-	in, r := w.intents[i], &w.out[i].Result
-	f, there := known[in.Resource]
-	switch {
-	case !there:
-		r.Done = providers.Yes
-		return
+// ask asks for the end of one sandbox, if it is ours by its labels, too.
+func (w *sweep) ask(ctx, finish context.Context, i int, sb *wire.Sandbox) providers.Result {
+	in := w.intents[i]
+	switch why := foreign(sb, in); {
 	case ctx.Err() != nil:
-		r.Err = context.Cause(ctx)
-		return
-	case f.Owner != in.Owner || f.Claim != in.Claim || f.Name != client.Name(in.Claim):
-		r.Done, r.Err = providers.No, failure.New(failure.AlreadyExists, "the sandbox %s does not have the labels and the name of the claim any more, and was not touched", in.Resource)
-		return
-	case w.p.c.Now().Sub(f.Created) < w.p.w.landing: // its container may be on the way
+		return providers.Result{Err: context.Cause(ctx)}
+	case why != "":
+		return providers.Result{Done: providers.No, Err: failure.New(failure.AlreadyExists, "the sandbox %s is not laufwerk's any more, and was not touched: %s", in.Resource, why)}
+	case deleting(sb):
+		return providers.Result{Done: providers.Yes}
+	case sb.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING: // its container may be on the way
 		l, err := w.p.reach(finish, in, w.specs[i])
-		if *r = (providers.Result{Err: err}); err == nil {
-			*r = l.end(finish)
+		if err != nil {
+			return providers.Result{Err: err}
 		}
-		return
+		return l.end(finish)
 	case int(w.mute.Load()) >= w.parallel:
-		r.Err = failure.New(failure.NotReady, "the gateway was not asked for the sandbox's end: it did not answer before")
-		return
+		return providers.Result{Err: failure.New(failure.NotReady, "the gateway was not asked for the sandbox's end: it did not answer before")}
 	}
-	done, err := w.g.Delete(finish, f.Name)
+	done, err := w.g.Delete(finish, sb.GetMetadata().GetName())
 	if done == providers.Unknown || failure.Is(err, failure.NotReady) {
 		w.mute.Add(1)
 	} else {
 		w.mute.Store(0)
 	}
-	*r = providers.Result{Done: done, Resource: in.Resource, Err: err, Evidence: w.p.saw("deleting %s: %s", in.Resource, done)}
+	return providers.Result{Done: done, Resource: in.Resource, Err: err, Evidence: w.p.saw("deleting %s: %s", in.Resource, done)}
 }
 
 // observe looks until the gateway lists none of them any more, or only rows that it does not get further with.
@@ -220,17 +225,14 @@ func (w *sweep) listed(ctx context.Context) (map[string]*wire.Sandbox, error) {
 	}
 	start := w.p.c.Now()
 	for pause := w.p.pauses(); ; {
-		all, err := w.g.List(ctx, map[string]string{client.LabelOwner: w.intents[0].Owner})
+		rows, err := w.rows(ctx)
 		if err != nil {
 			return nil, err
 		}
-		rows, going := map[string]*wire.Sandbox{}, 0
-		for _, sb := range all {
-			id := sb.GetMetadata().GetId()
-			if asked, ours := wanted[id]; ours {
-				if rows[id] = sb; asked {
-					going++
-				}
+		going := 0
+		for id := range rows {
+			if wanted[id] {
+				going++
 			}
 		}
 		// The gateway ends several at a time: more of them may take longer.
@@ -241,6 +243,16 @@ func (w *sweep) listed(ctx context.Context) (map[string]*wire.Sandbox, error) {
 			return nil, err
 		}
 	}
+}
+
+// rows are the store's sandboxes that the gateway lists, by id.
+func (w *sweep) rows(ctx context.Context) (map[string]*wire.Sandbox, error) {
+	all, err := w.g.List(ctx, map[string]string{client.LabelOwner: w.intents[0].Owner})
+	out := make(map[string]*wire.Sandbox, len(all))
+	for _, sb := range all {
+		out[sb.GetMetadata().GetId()] = sb
+	}
+	return out, err
 }
 
 // sight is what an engine has of the store's sandboxes.
