@@ -51,6 +51,7 @@ type world struct {
 	execs atomic.Int64
 	at    string      // replaces the machine's identity where it is not ""
 	deaf  atomic.Bool // what is entered cannot be fenced now
+	taken taken       // what is entered goes with a cancelled command
 }
 
 // counting counts transactions.
@@ -123,12 +124,16 @@ type elsewhere struct {
 	*local.Provider
 	at   string
 	deaf *atomic.Bool
+	*taken
 }
 
 func (e elsewhere) Enter(ctx context.Context, in providers.Intent, def providers.Definition) (providers.Sandbox, error) {
 	sb, err := e.Provider.Enter(ctx, in, def)
 	if err == nil && e.deaf.Load() {
 		sb = unreachable{sb}
+	}
+	if err == nil {
+		sb, err = e.enter(sb)
 	}
 	return sb, err
 }
@@ -145,7 +150,7 @@ const workspace = "w"
 // worker is a new process's manager.
 func (w *world) worker() *session.Manager {
 	w.t.Helper()
-	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf}
+	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf, &w.taken}
 	def := w.target()
 	driver := claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,
