@@ -338,6 +338,7 @@ func TestSandboxOutlivesItsGateway(t *testing.T) {
 	if _, err := p.Wait(bounded(t)); !errors.Is(err, supervise.ErrLost) {
 		t.Fatalf("%v", err)
 	}
+	next.Provider.w.ready = time.Second
 	if f := again.Launcher().Fence(bounded(t), p.Dir()); f.Sure || !f.Later {
 		t.Errorf("without a gateway nothing is certain: %+v", f)
 	}
