@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 )
 
 // minimal is a definition that is right, with one policy and more options.
@@ -149,5 +151,17 @@ func TestLoginOfATarget(t *testing.T) {
 	}
 	if got := Credentials(json.RawMessage(`"x"`)); got != nil {
 		t.Errorf("%q", got)
+	}
+}
+
+// A sandbox does not start where its policy names a path that its image lacks: what no container brings, preparation looks for
+// or makes.
+func TestPreparedImagesHaveWhatThePolicyNames(t *testing.T) {
+	l := imagecache.OpenShell("/x").Layout
+	has := append(append([]string{l.Workdir}, l.Directories...), l.Paths...)
+	for _, path := range policy.Paths() {
+		if brought := path == "/proc" || strings.HasPrefix(path, "/dev/"); !brought && !slices.Contains(has, path) {
+			t.Errorf("an image that lacks %s is not found out", path)
+		}
 	}
 }
