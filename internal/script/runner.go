@@ -69,7 +69,7 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 	if err != nil {
 		return nil, protocol.Bundle{}, err
 	}
-	defer t.close()
+	defer t.leave()
 	// While the child's process begins:
 	entry = filepath.ToSlash(entry)
 	memory := r.memory(root, entry)

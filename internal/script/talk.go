@@ -113,7 +113,15 @@ func (t *talk) ended(err error) error {
 	return t.gone
 }
 
+// close ends the child, and returns when it is gone.
 func (t *talk) close() {
+	t.leave()
+	_ = t.proc.Wait()
+}
+
+// leave ends the child, and waits for that beside whatever comes next: to take a process down takes a tenth of what an evaluation
+// takes.
+func (t *talk) leave() {
 	if t.closed {
 		return
 	}
@@ -121,5 +129,5 @@ func (t *talk) close() {
 	t.watch.Stop()
 	t.proc.Kill()
 	_ = t.proc.Stdin.Close()
-	_ = t.proc.Wait()
+	go func() { _ = t.proc.Wait() }()
 }
