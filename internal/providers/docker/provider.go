@@ -255,7 +255,3 @@ func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def provid
 	}
 	return selected{image: i, prepared: carries == nil}, nil
 }
-
-func (p *Provider) saw(format string, args ...any) []providers.Evidence {
-	return []providers.Evidence{{At: p.c.Now().UTC(), What: fmt.Sprintf(format, args...)}}
-}

@@ -240,7 +240,7 @@ func TestSandboxFiles(t *testing.T) {
 	if got, err := sb.ReadFile(bounded(t), "/sandbox/work/copy"); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	if err := sb.WriteFile(bounded(t), "more", append(content, 0)); !failure.Is(err, failure.OutputTooLarge) {
+	if err := sb.WriteFile(bounded(t), "more", make([]byte, providers.MaxFile+1)); !failure.Is(err, failure.OutputTooLarge) {
 		t.Errorf("%v", err)
 	}
 	if _, err := sb.ReadFile(bounded(t), "none"); !errors.Is(err, fs.ErrNotExist) {
