@@ -56,6 +56,21 @@ func remedies() []remedy {
 			[]string{"laufwerk cleanup --all", "laufwerk doctor --scan"},
 		},
 		{
+			"The OpenShell gateway is gone, or another one has its alias",
+			"Nothing is called gone meanwhile, and nothing is made anew. Start the gateway; what runs in its sandboxes has gone on, or is\nasked to continue. A gateway is known by its alias, its address and its authority: if it is the same with new certificates\nor at another port, say so: OLD is what claims record, NEW what is registered now, and both are in the message.",
+			[]string{"laufwerk doctor --execution openshell", "laufwerk resume RUN", "laufwerk cleanup RUN --accept-identity 'OLD=NEW'"},
+		},
+		{
+			"A gateway still lists a sandbox that is gone",
+			"Its claim is residue: no container of it is on the engine, so that nothing of it can run, and the workspace is free. A gateway\nthat was killed in the middle of a removal drops such a row some minutes after it is started again.",
+			[]string{"laufwerk claims list", "laufwerk cleanup --all"},
+		},
+		{
+			"The login that a gateway holds has expired",
+			"The run is interrupted and kept; nothing falls back to an API key. Log Codex in, hand the gateway the new login, and go on.",
+			[]string{"codex login", "laufwerk provision openshell --rotate", "laufwerk resume RUN"},
+		},
+		{
 			"A claim can never be proved",
 			"Its engine is gone for good, or something else has its name. Try clean-up first. Then look at the identity that is printed,\nremove the resource by hand if it is there, and give the claim up. The record and the reason are kept.",
 			[]string{"laufwerk claims show ID", "laufwerk claims abandon ID --reason TEXT"},
