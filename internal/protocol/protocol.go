@@ -102,7 +102,7 @@ type HostCall struct {
 // File is a request for a file (Path alone) or its answer.
 type File struct {
 	Path    string `json:"path"`              // absolute, or relative to the project root
-	Kind    string `json:"kind,omitempty"`    // request: "read" or "stat"; answer: "file", "dir", "none" or "refused"
+	Kind    string `json:"kind,omitempty"`    // request: "find", "read" or "stat"; answer: "file", "dir", "none" or "refused"
 	Real    string `json:"real,omitempty"`    // where the path really leads, relative to the project root
 	Content []byte `json:"content,omitempty"` // base64 in JSON
 	Reason  string `json:"reason,omitempty"`  // of a refusal, a sentence

@@ -25,6 +25,7 @@ const tsconfig = `{"compilerOptions":{"target":"ES2022","useDefineForClassFields
 
 // sources is where the bundler gets the project's files from. Paths are slash-separated and relative to the project root.
 type sources interface {
+	find(path string) (protocol.File, error) // the module that an import of the path means
 	stat(path string) (protocol.File, error)
 	read(path string) (protocol.File, error)
 }

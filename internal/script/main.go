@@ -46,6 +46,7 @@ type child struct {
 	out   *lineWriter
 	rules Validator
 	asks  sync.Mutex
+	found map[string]protocol.File // modules that came with their content, by where they really are
 }
 
 // next is the parent's next message. The process ends where there is none.
@@ -159,17 +160,27 @@ func sameJSON(a, b json.RawMessage) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// stat and read ask the parent for files; esbuild calls them from several goroutines.
+// find, stat and read ask the parent for files; esbuild calls them from several goroutines.
+func (c *child) find(path string) (protocol.File, error) { return c.ask("find", path) }
 func (c *child) stat(path string) (protocol.File, error) { return c.ask("stat", path) }
 func (c *child) read(path string) (protocol.File, error) { return c.ask("read", path) }
 
 func (c *child) ask(kind, path string) (protocol.File, error) {
 	c.asks.Lock()
 	defer c.asks.Unlock()
+	if f, ok := c.found[path]; ok && kind == "read" {
+		return f, nil
+	}
 	c.say(&protocol.Message{Type: protocol.TypeFile, File: &protocol.File{Path: path, Kind: kind}})
 	m := c.next()
 	if m.Type != protocol.TypeFile || m.File == nil {
 		return protocol.File{}, fmt.Errorf("the parent answered a request for a file with %q", m.Type)
+	}
+	if kind == "find" && m.File.Content != nil {
+		if c.found == nil {
+			c.found = map[string]protocol.File{}
+		}
+		c.found[m.File.Real] = *m.File
 	}
 	return *m.File, nil
 }

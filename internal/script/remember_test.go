@@ -1,7 +1,10 @@
 package script
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +93,40 @@ func TestBundlesAreRemembered(t *testing.T) {
 		if err != nil || bundle.Code != made.Code || bundle.Map != made.Map || bundle.Digest != made.Digest || bundle.SDK != made.SDK {
 			t.Errorf("%s: the remembered bundle is another one: %v", step.name, err)
 		}
+	}
+}
+
+// Every module is asked for once, however many import it: to ask takes longer than to answer.
+func TestModulesComeWithOneQuestion(t *testing.T) {
+	root := project(t, map[string]string{
+		entry:           `import { a } from "./a"; import { b } from "./lib/b.js"; import { c } from "./c"; export default a + b + c;`,
+		"laufwerk/a.ts": `import { b } from "./lib/b"; export const a = b;`, "laufwerk/lib/b.ts": `export const b = 1;`, "laufwerk/c/index.ts": `export const c = 1;`,
+	})
+	r := testRunner(t)
+	r.Bundles = t.TempDir()
+	if value, _, err := r.Evaluate(t.Context(), root, entry, EvalOptions{}); err != nil || string(value) != "3" {
+		t.Fatalf("%s, %v", value, err)
+	}
+	b, err := os.ReadFile(string(r.memory(root, entry)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known remembered
+	if err := json.Unmarshal(b[sha256.Size:], &known); err != nil {
+		t.Fatal(err)
+	}
+	contents := map[string]int{}
+	for _, s := range known.Said {
+		if s.Ask.Kind != "find" {
+			t.Errorf("asked to %s %s", s.Ask.Kind, s.Ask.Path)
+		}
+		if s.Content != "" {
+			contents[s.Answer.Real]++
+		}
+	}
+	want := map[string]int{entry: 1, "laufwerk/a.ts": 1, "laufwerk/lib/b.ts": 1, "laufwerk/c/index.ts": 1}
+	if len(known.Said) != 5 || !maps.Equal(contents, want) {
+		t.Errorf("%d questions, contents %v", len(known.Said), contents)
 	}
 }
 

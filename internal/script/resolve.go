@@ -9,7 +9,6 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
-	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/sdk"
 )
 
@@ -101,7 +100,7 @@ func isBuiltin(what string) bool {
 
 // file finds the module that a path without, or with another, extension means.
 func (r *resolver) file(p, what string) (api.OnResolveResult, error) {
-	found, err := r.probe(p)
+	found, err := r.from.find(p)
 	if err != nil {
 		return api.OnResolveResult{}, err
 	}
@@ -118,37 +117,6 @@ func (r *resolver) file(p, what string) (api.OnResolveResult, error) {
 		}
 		return api.OnResolveResult{Errors: []api.Message{{Text: fmt.Sprintf("%q was not found", what)}}}, nil
 	}
-}
-
-// probe tries a path as it is, then as TypeScript means it, then as a directory.
-func (r *resolver) probe(p string) (protocol.File, error) {
-	f, err := r.from.stat(p)
-	if err != nil || f.Kind == "file" || f.Kind == "refused" {
-		return f, err
-	}
-	isDir := f.Kind == "dir"
-	extensions := []string{".ts", ".tsx", ".mts", ".js", ".mjs", ".cjs", ".json"}
-	var candidates []string
-	for _, swap := range [][2]string{{".js", ".ts"}, {".js", ".tsx"}, {".mjs", ".mts"}, {".cjs", ".cts"}} {
-		if base, ok := strings.CutSuffix(p, swap[0]); ok {
-			candidates = append(candidates, base+swap[1])
-		}
-	}
-	for _, ext := range extensions {
-		candidates = append(candidates, p+ext)
-	}
-	if isDir {
-		for _, ext := range extensions {
-			candidates = append(candidates, path.Join(p, "index"+ext))
-		}
-	}
-	for _, c := range candidates {
-		f, err := r.from.stat(c)
-		if err != nil || f.Kind == "file" || f.Kind == "refused" {
-			return f, err
-		}
-	}
-	return protocol.File{Kind: "none"}, nil
 }
 
 // pkg finds a module of a package, from the directory of the importer upwards, never above the project root.
@@ -224,7 +192,7 @@ func (r *resolver) inPackage(root, name, sub string, require bool) (api.OnResolv
 		if !strings.HasPrefix(to, root+"/") {
 			return refuse("the package %s names a file outside itself", name)
 		}
-		found, err := r.probe(to)
+		found, err := r.from.find(to)
 		if err != nil {
 			return api.OnResolveResult{}, err
 		}

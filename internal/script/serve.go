@@ -2,7 +2,9 @@ package script
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/system/projectfs"
@@ -14,6 +16,7 @@ type fileServer struct {
 	overlay map[string][]byte
 	bytes   int64
 	count   int
+	sent    map[string]bool // by find, with their content
 }
 
 func (s *fileServer) answer(ask protocol.File) *protocol.File {
@@ -21,6 +24,8 @@ func (s *fileServer) answer(ask protocol.File) *protocol.File {
 		return &protocol.File{Path: ask.Path, Kind: string(projectfs.Refused), Reason: reason}
 	}
 	switch ask.Kind {
+	case "find":
+		return s.find(ask.Path)
 	case "stat":
 		if _, ok := s.overlay[ask.Path]; ok {
 			return &protocol.File{Path: ask.Path, Kind: string(projectfs.File), Real: ask.Path}
@@ -42,4 +47,54 @@ func (s *fileServer) answer(ask protocol.File) *protocol.File {
 	default:
 		return refused(fmt.Sprintf("%q is not a request for a file", ask.Kind))
 	}
+}
+
+// find tries a path as it is, then as TypeScript means it, then as a directory. The content of a module comes along the first time:
+// what is found is read next, and to ask takes longer than to answer.
+func (s *fileServer) find(p string) *protocol.File {
+	stat := func(p string) *protocol.File { return s.answer(protocol.File{Path: p, Kind: "stat"}) }
+	found := stat(p)
+	for _, c := range candidates(p, found.Kind == string(projectfs.Dir)) {
+		if found.Kind == string(projectfs.File) || found.Kind == string(projectfs.Refused) {
+			break
+		}
+		found = stat(c)
+	}
+	switch found.Kind {
+	case string(projectfs.Refused):
+	case string(projectfs.File):
+		if s.sent[found.Real] {
+			break
+		}
+		if read := s.answer(protocol.File{Path: found.Real, Kind: "read"}); read.Kind == found.Kind {
+			found.Content = read.Content
+			if s.sent == nil {
+				s.sent = map[string]bool{}
+			}
+			s.sent[found.Real] = true
+		}
+	default:
+		found = &protocol.File{Kind: string(projectfs.None)}
+	}
+	found.Path = p
+	return found
+}
+
+// candidates are what an import of a path that is no file may mean, the first that is there.
+func candidates(p string, isDir bool) (list []string) {
+	for _, swap := range [][2]string{{".js", ".ts"}, {".js", ".tsx"}, {".mjs", ".mts"}, {".cjs", ".cts"}} {
+		if base, ok := strings.CutSuffix(p, swap[0]); ok {
+			list = append(list, base+swap[1])
+		}
+	}
+	extensions := []string{".ts", ".tsx", ".mts", ".js", ".mjs", ".cjs", ".json"}
+	for _, ext := range extensions {
+		list = append(list, p+ext)
+	}
+	for _, ext := range extensions {
+		if isDir {
+			list = append(list, path.Join(p, "index"+ext))
+		}
+	}
+	return list
 }
