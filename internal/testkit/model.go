@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -146,6 +147,16 @@ func (m *Model) serve(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/models") {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"models":[]}`)
+			return
+		}
+		if strings.HasSuffix(r.URL.Path, "/wham/accounts/check") && r.Host == "chatgpt.com" { // Codex asks ChatGPT alone where an account's model is
+			account := cmp.Or(r.Header.Get("Chatgpt-Account-Id"), "acct-default")
+			_ = json.NewEncoder(w).Encode(map[string]any{
+				"accounts": []any{map[string]any{
+					"id": account, "plan_type": "plus", "structure": "personal", "workspace_backend_origin": "https://" + r.Host, "account_routing_override": "NO_CONSTRAINT",
+				}},
+				"account_ordering": []string{account}, "default_account_id": account,
+			})
 			return
 		}
 		http.NotFound(w, r)

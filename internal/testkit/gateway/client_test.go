@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,6 +83,16 @@ func dial(t *testing.T, g *Gateway) consumer {
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return consumer{wire.NewOpenShellClient(conn), t}
+}
+
+// held holds the next such moment until it is released, or until the test is over.
+func held(t *testing.T, g *Gateway, moment string) (release func()) {
+	t.Helper()
+	open := make(chan struct{})
+	release = sync.OnceFunc(func() { close(open) })
+	t.Cleanup(release)
+	g.Fault(moment, Before(func() { <-open }))
+	return release
 }
 
 func code(t *testing.T, want codes.Code, err error) {

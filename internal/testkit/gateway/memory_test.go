@@ -40,7 +40,7 @@ func TestASandboxFromItsMakingToItsEnd(t *testing.T) {
 	if code(t, codes.NotFound, err); status.Convert(err).Message() != "workspace 'nope' not found" {
 		t.Errorf("%v", err)
 	}
-	g.Fault(Vanishing, Delay(50*time.Millisecond))
+	seen := held(t, g, Vanishing)
 	for range 2 {
 		if !c.delete("one") {
 			t.Error("it is not deleted")
@@ -48,6 +48,7 @@ func TestASandboxFromItsMakingToItsEnd(t *testing.T) {
 	}
 	_, err = c.CreateSandbox(bounded(t), request("one"))
 	code(t, codes.AlreadyExists, err)
+	seen()
 	c.gone("one")
 	_, err = c.get("one")
 	if status.Convert(err).Message() != "sandbox not found" {
@@ -227,13 +228,14 @@ func TestListing(t *testing.T) {
 func TestDeletesThatAreNotWhatTheySay(t *testing.T) {
 	g := Memory(t, Options{})
 	c := dial(t, g)
-	g.Fault(Landing, Delay(50*time.Millisecond))
+	landed := held(t, g, Landing)
 	_, err := c.CreateSandbox(bounded(t), request("early"))
 	must(t, err)
 	if !c.delete("early") {
 		t.Error("deleted is false")
 	}
 	c.gone("early")
+	landed()
 	eventually(t, "an orphan", func() bool { return len(g.InMemory()) == 1 && g.InMemory()[0].State == created })
 	g.Reconcile()
 	if len(g.InMemory()) != 1 {
@@ -340,11 +342,14 @@ func TestFaults(t *testing.T) {
 		code(t, codes.DeadlineExceeded, err)
 	}
 	// A client that gives up in the middle of a create leaves a row that nothing provisions.
-	g.Fault(Stored, Delay(50*time.Millisecond))
-	ctx, cancel := context.WithTimeout(bounded(t), 20*time.Millisecond)
+	ctx, cancel := context.WithCancel(bounded(t))
+	given := make(chan struct{})
+	g.Fault(Stored, Before(func() { cancel(); <-given }))
 	_, err := c.CreateSandbox(ctx, request("half"))
-	cancel()
-	code(t, codes.DeadlineExceeded, err)
+	code(t, codes.Canceled, err)
+	c.back() // a later call on the same connection: the gateway knows of the cancellation
+	close(given)
+	eventually(t, "nothing provisions it", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return !g.rows["half"].busy })
 	if g.Rows()["half"] != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
 		t.Errorf("%v", g.Rows())
 	}
