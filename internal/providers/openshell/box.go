@@ -138,6 +138,7 @@ func (x box) Explain(ctx context.Context, err error) error {
 
 // End deletes the sandbox. Nothing of it runs once neither the gateway nor the engine has it.
 func (x box) End(ctx context.Context) supervise.Fenced {
+	x.b.l.p.environments.Delete(x.b.l.in.Resource)
 	crash.Point("openshell/before-end")
 	r := x.b.l.end(ctx)
 	crash.Point("openshell/after-end")
