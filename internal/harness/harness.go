@@ -70,6 +70,7 @@ type Turn struct {
 	Continued      bool            // the last turn was cut: the program is asked to go on
 	Binary         string          // path of the prepared program, where it has one
 	Home           string          // the program's private home, as the program sees it
+	Placeholders   bool            // the login in it is one of placeholders, which something on the way replaces
 	Workdir        string          // the workspace, likewise
 	State          json.RawMessage // what the last Reply of this conversation left; nil at its beginning
 }

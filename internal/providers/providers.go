@@ -241,7 +241,10 @@ type Sandbox interface {
 
 // Program is a prepared agent program, as it is seen inside a sandbox.
 type Program struct {
-	Path string   // of the executable
-	Home string   // private to the session
-	Env  []string // in addition to the sandbox's
+	Path string // of the executable
+	Home string // private to the session
+	// Placeholders says that the login in there is one of placeholders, which something on the way out of the sandbox replaces:
+	// what the program is answered about its login does not look like what it has.
+	Placeholders bool
+	Env          []string // in addition to the sandbox's
 }

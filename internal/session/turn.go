@@ -148,7 +148,7 @@ func (t *turn) spec(ctx context.Context, sb providers.Sandbox, continued bool, t
 		return supervise.Spec{}, err
 	}
 	t.m.Secrets.Add(sb.Secrets()...) // the login may be a newer one
-	t.Binary, t.Home, t.Workdir = prog.Path, prog.Home, sb.Workdir()
+	t.Binary, t.Home, t.Placeholders, t.Workdir = prog.Path, prog.Home, prog.Placeholders, sb.Workdir()
 	t.Continued, t.Conversation = continued, t.conversation
 	cmd, err := t.h.Turn(t.Turn)
 	if err != nil {

@@ -3,6 +3,7 @@
 package codex
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -113,6 +114,11 @@ func arguments(t harness.Turn, c config) []string {
 		args = append(args, "-m", c.Model)
 	}
 	set := func(key, value string) { args = append(args, "-c", key+"="+value) }
+	if t.Placeholders {
+		for _, kv := range standIn(c) {
+			args = append(args, "-c", kv)
+		}
+	}
 	if c.Effort != "" {
 		set("model_reasoning_effort", quote(c.Effort))
 	}
@@ -133,6 +139,23 @@ func arguments(t harness.Turn, c config) []string {
 		args = append(args, "--dangerously-bypass-approvals-and-sandbox")
 	}
 	return append(args, rules(t.Workdir)...)
+}
+
+// standIn is a provider in place of Codex's own, at the same address. With a login of placeholders Codex's own cannot be used:
+// it looks for its account among those that ChatGPT tells it of (wham/accounts/check), where the real one is (Codex 0.171). A
+// provider by another name does not look. One that the user has chosen stays.
+func standIn(c config) []string {
+	scalar := func(key string) (s string) {
+		_ = json.Unmarshal(c.Config[key], &s)
+		return s
+	}
+	if own := scalar("model_provider"); own != "" && own != "openai" {
+		return nil
+	}
+	const name = "chatgpt"
+	base := strings.TrimSuffix(cmp.Or(scalar("chatgpt_base_url"), "https://chatgpt.com/backend-api"), "/") + "/codex"
+	at := "model_providers." + name + "."
+	return []string{"model_provider=" + quote(name), at + "name=" + quote("ChatGPT"), at + "base_url=" + quote(base), at + "requires_openai_auth=true"}
 }
 
 // rules are the settings that nobody else may choose: what the agent may have written into its home is not read, the

@@ -88,6 +88,28 @@ func TestWhatAnAgentMayNotAsk(t *testing.T) {
 	}
 }
 
+// With a login of placeholders Codex's own provider is not used, and one of the user's is.
+func TestProviderForPlaceholders(t *testing.T) {
+	for given, want := range map[string]string{
+		`{}`:                          `model_providers.chatgpt.base_url="https://chatgpt.com/backend-api/codex"`,
+		`{"model_provider":"openai"}`: `model_provider="chatgpt"`,
+		`{"chatgpt_base_url":"https://x.example/api/"}`:                                    `model_providers.chatgpt.base_url="https://x.example/api/codex"`,
+		`{"model_provider":"mine","model_providers.mine.base_url":"https://x.example/v1"}`: `model_provider="mine"`,
+	} {
+		turn := harness.Turn{Options: json.RawMessage(`{"config":` + given + `}`), Prompt: "p", PermissionMode: harness.AllowAll, Binary: "/codex", Home: "/h", Workdir: "/w"}
+		for _, turn.Placeholders = range []bool{false, true} {
+			c, err := New().Turn(turn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mine := strings.Contains(given, "mine")
+			if line := strings.Join(c.Argv, " "); strings.Contains(line, want) != (turn.Placeholders || mine) || strings.Contains(line, "model_providers.chatgpt") != (turn.Placeholders && !mine) {
+				t.Errorf("%s, %t: %s", given, turn.Placeholders, line)
+			}
+		}
+	}
+}
+
 // The rules come after what the user has set, and the conversation is no option.
 func TestArguments(t *testing.T) {
 	turn := harness.Turn{

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/harness/codex"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/testkit"
@@ -19,8 +22,7 @@ import (
 
 // The real Codex has nothing but placeholders, the proxy and its authority, and reaches its model with the real login.
 //
-// Its own provider cannot be used with a placeholder for the account: it looks for that one among the accounts that ChatGPT tells
-// of (wham/accounts/check), and finds the real one. A provider by another name, at the same address, does not look.
+// Its own provider could not be used: see harness.Turn's Placeholders.
 func TestCodexReachesItsModelThroughTheProxy(t *testing.T) {
 	binary := testkit.CodexBinary(t)
 	model := testkit.NewModel(t, testkit.Shell("echo made >/sandbox/work/by-codex"), testkit.Say("done"))
@@ -63,11 +65,16 @@ func TestCodexReachesItsModelThroughTheProxy(t *testing.T) {
 	if err != nil || code != 0 {
 		t.Fatalf("%d %s %v", code, stderr, err)
 	}
-	code, out := c.sh(id, `HOME=/tmp/home CODEX_HOME=/tmp/home/codex /opt/codex/codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox \
-		-c model_provider=chat -c model_providers.chat.name=chat -c model_providers.chat.base_url=https://chatgpt.com/backend-api/codex \
-		-c model_providers.chat.requires_openai_auth=true -c features.plugins=false -c features.apps=false -C /sandbox/work hello </dev/null`)
-	if code != 0 || !strings.Contains(out, `"text":"done"`) {
-		t.Errorf("%d %s", code, out)
+	turn, err := codex.New().Turn(harness.Turn{
+		Options: json.RawMessage(`{}`), Prompt: "hello", PermissionMode: harness.AllowAll, Placeholders: true,
+		Binary: "/opt/codex/codex", Home: "/tmp/home/codex", Workdir: "/sandbox/work",
+	})
+	must(t, err)
+	code, out, stderr, err := c.exec(&wire.ExecSandboxRequest{
+		SandboxId: id, Command: append(append([]string{"env", "HOME=/tmp/home"}, turn.Env...), turn.Argv...), Stdin: turn.Stdin,
+	})
+	if err != nil || code != 0 || !strings.Contains(out, `"text":"done"`) {
+		t.Errorf("%v, %d %s %s", err, code, out, stderr)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "by-codex")); err != nil || string(b) != "made\n" {
 		t.Errorf("%q %v", b, err)
