@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ import (
 
 // Sandboxes are no place for root.
 func TestAsAnOrdinaryUser(t *testing.T) {
-	engine.AsOrdinaryUser(t, "^TestSandbox", "TestSandboxRunsCommands", "TestSandboxFences", "TestSandboxOutlivesItsGateway", "TestSandboxEndsWithItsMainProcess", "TestSandboxGivesPlaceholders")
+	engine.AsOrdinaryUser(t, "^TestSandbox", "TestSandboxRunsCommands", "TestSandboxFences", "TestSandboxOutlivesItsGateway", "TestSandboxEndsWithItsMainProcess", "TestSandboxGivesPlaceholders", "TestSandboxAsksLittle")
 }
 
 // boxes is a gateway whose sandboxes are containers, and a worker of this user.
@@ -457,5 +458,34 @@ func TestWhatIsAPlaceholder(t *testing.T) {
 		if ofItsOwn(kv) != not {
 			t.Errorf("%q", kv)
 		}
+	}
+}
+
+// A command takes one look at the sandbox and one exec, and a turn one exec more, which asks for the placeholders of now.
+func TestSandboxAsksLittle(t *testing.T) {
+	b := newBoxes(t)
+	in, sb := b.open(false)
+	b.run(in, sb, "1", "true")
+	asked := func(do func()) map[string]int {
+		before := b.w.g.Calls()
+		do()
+		after := b.w.g.Calls()
+		for name, n := range before {
+			if after[name] -= n; after[name] == 0 {
+				delete(after, name)
+			}
+		}
+		return after
+	}
+	command := func() {
+		sb, err := b.Enter(bounded(t), in, coding)
+		must(t, err)
+		b.run(in, sb, "2", "true")
+	}
+	if got := asked(command); !maps.Equal(got, map[string]int{"GetSandbox": 1, "ExecSandbox": 1}) {
+		t.Errorf("a command: %v", got)
+	}
+	if got := asked(func() { must(t, b.Delete(bounded(t), in).Err) }); got["DeleteSandbox"] != 1 || got["ExecSandbox"] > 0 {
+		t.Errorf("a close: %v", got)
 	}
 }
