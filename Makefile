@@ -48,6 +48,12 @@ test-unit:
 test-crash: ## builds with crash points: SIGKILL at each of them
 	go test -timeout $(TEST_LIMIT) -tags crashpoints -run '$(CRASH_TESTS)' $(CRASH_PACKAGES)
 
+.PHONY: test-openshell
+# Not as root. LAUFWERK_OPENSHELL_GATEWAY names a registered and provisioned gateway, _PROVIDER the login there, _IMAGE_CACHE the
+# cache with the prepared image; with _AGENT=command no model is called, and _MODEL_URL is a model server of one's own.
+test-openshell: ## holds an OpenShell gateway to what laufwerk relies on
+	go test -count=1 -v -timeout 4h -run '^TestOpenShellGateway$$' ./internal/app
+
 update-scripts: ## rewrites the expected output in testdata/script
 	go test ./internal/app -run TestScript -update
 

@@ -42,6 +42,14 @@ func (u worker) String() string { return fmt.Sprintf("%d:%d", u.uid, u.gid) }
 func newUsersWorld(t *testing.T, endpoint string, u worker) *world {
 	t.Helper()
 	w := newWorld(t)
+	w.becomes(endpoint, u)
+	return w
+}
+
+// becomes gives the world to a user, with a binary and an agent of its own.
+func (w *world) becomes(endpoint string, u worker) {
+	t := w.t
+	t.Helper()
 	if err := os.RemoveAll(w.project); err != nil {
 		t.Fatal(err)
 	}
@@ -67,20 +75,25 @@ func newUsersWorld(t *testing.T, endpoint string, u worker) *world {
 		}
 		docker := socket.Sys().(*syscall.Stat_t).Gid
 		w.user = []string{"setpriv", "--reuid", strconv.Itoa(u.uid), "--regid", strconv.Itoa(u.gid), "--groups", strconv.Itoa(int(docker)), "--"}
-		err = filepath.WalkDir(w.dir, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			return os.Lchown(path, u.uid, u.gid)
-		})
-		if err == nil {
-			err = os.Chmod(filepath.Dir(w.dir), 0o755)
-		}
-		if err != nil {
+		if err := os.Chmod(filepath.Dir(w.dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
+		w.give(u)
 	}
-	return w
+}
+
+// give gives a user all that is in the world.
+func (w *world) give(u worker) {
+	w.t.Helper()
+	err := filepath.WalkDir(w.dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, u.uid, u.gid)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // belongs holds that everything below a directory belongs to a user.

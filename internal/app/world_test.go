@@ -82,7 +82,12 @@ func after() map[string]string {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	dir := t.TempDir()
+	return newWorldIn(t, t.TempDir())
+}
+
+// newWorldIn is newWorld in a directory that somebody removes.
+func newWorldIn(t testing.TB, dir string) *world {
+	t.Helper()
 	w := &world{t: t, dir: dir, project: filepath.Join(dir, "project"), home: filepath.Join(dir, "home"), counts: filepath.Join(dir, "counts")}
 	agent := filepath.Join(dir, "agent.sh")
 	w.write(agent, jobAgent)

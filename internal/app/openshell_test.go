@@ -1,0 +1,262 @@
+package app_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/testkit"
+	"github.com/laufwerk/laufwerk/internal/testkit/engine"
+	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
+)
+
+// The suite, with an agent that calls no model, as the worker of a gateway that it has provisioned itself.
+func TestOpenShellSuiteWithACommand(t *testing.T) {
+	t.Parallel()
+	s, g := newSandboxed(t)
+	s.login()
+	s.register(g)
+	s.target()
+	s.must([]int{0}, "provision", "openshell")
+	if made := s.prepare().Targets[0]; made.Probe.Status != "passed" {
+		t.Fatalf("%+v", made)
+	}
+	s.verify(false)
+}
+
+// The suite, with the real Codex and a model server of one's own, to which the profile of the login lets it.
+func TestOpenShellSuiteWithCodex(t *testing.T) {
+	t.Parallel()
+	s, g := newSandboxed(t)
+	secrets := s.login()
+	s.register(g)
+	s.model = "https://models.example.com"
+	m := testkit.NewModel(t)
+	g.Lead("models.example.com", 443, m.URL)
+	own, presence, err := s.look.Profile(t.Context(), "codex")
+	if presence != providers.Present {
+		t.Fatal(presence, err)
+	}
+	adapted := proto.CloneOf(own)
+	adapted.Id, adapted.Source, adapted.Scope, adapted.ResourceVersion = openshell.CodexProfile, "", "", 0
+	adapted.Binaries = append(adapted.Binaries, &wire.NetworkBinary{Path: openshell.CodexBinaries})
+	adapted.Endpoints = append(adapted.Endpoints, &wire.NetworkEndpoint{Host: "models.example.com", Port: 443, Protocol: "rest", Access: "read-write", Enforcement: "enforce"})
+	if _, err := s.look.ImportProfile(t.Context(), adapted, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	s.mayAsk()
+	s.target()
+	s.must([]int{0}, "provision", "openshell")
+	if made := s.prepare().Targets[0]; made.Probe.Status != "passed" {
+		t.Fatalf("%+v", made)
+	}
+	m.PlayEach(
+		[]testkit.Step{testkit.Shell("echo one > edited.txt"), testkit.Say("done"), testkit.Shell("echo two >> edited.txt"), testkit.Say("done")},
+		[]testkit.Step{testkit.Shell("echo intruder > intruder.txt; env | sort"), testkit.Say("It is not possible.")})
+	s.verify(true)
+	sent := m.Requests("")
+	if len(sent) != 6 || len(m.Threads()) != 2 {
+		t.Fatalf("%d requests in %v", len(sent), m.Threads())
+	}
+	for i, r := range sent {
+		if r.Auth != "Bearer "+secrets[1] {
+			t.Errorf("request %d came with %q", i, r.Auth)
+		}
+	}
+	if !strings.Contains(sent[5].Raw, "Read-only file system") {
+		t.Errorf("what the reviewer could do: %v", last(sent[5]))
+	}
+	s.noSecret(secrets, sent[5].Raw)
+}
+
+// noSecret looks for the login wherever laufwerk writes: it is nowhere, also not in the sessions' own directories.
+func (s *sandboxed) noSecret(secrets []string, texts ...string) {
+	s.t.Helper()
+	for _, secret := range secrets {
+		for _, text := range texts {
+			if strings.Contains(text, secret) {
+				s.t.Error("a value of the login was shown")
+			}
+		}
+		_ = filepath.WalkDir(s.home, func(path string, e os.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return nil //nolint:nilerr // what is gone holds nothing
+			}
+			if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), secret) {
+				s.t.Errorf("a value of the login is in %s", path)
+			}
+			return nil
+		})
+	}
+}
+
+// From nothing to an approved change, by the commands of the manual and as init writes the files: a login is handed over, an
+// image is made, the example runs with the real Codex, whose worker is killed in the middle of its first turn.
+func TestOpenShellFromInitToCleanup(t *testing.T) {
+	t.Parallel()
+	s, g := newSandboxed(t)
+	secrets := s.login()
+	for name, content := range map[string]string{"fields.js": brokenFields, "check.js": checkFields} {
+		s.write(filepath.Join(s.project, name), content)
+	}
+	s.own()
+	said := ""
+	does := func(code int, args ...string) string {
+		t.Helper()
+		got, out, errs := s.start(nil, append(args, "--json")...).within(10 * time.Minute)
+		if got != code {
+			t.Fatalf("laufwerk %s: exit %d, want %d\n%s%s", strings.Join(args, " "), got, code, out, errs)
+		}
+		said += out + errs
+		return out
+	}
+	read := func(out string, into any) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(out), into); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+
+	var made struct{ Target, Example string }
+	read(does(0, "init", "--execution", "openshell", "--example", "issue-to-fix"), &made)
+	if made.Target != "secure-coding" {
+		t.Errorf("%+v", made)
+	}
+	if calls := g.Calls(); len(calls) > 1 || calls["Health"] > 1 { // the test's own
+		delete(calls, "Health")
+		delete(calls, "GetGatewayInfo")
+		if len(calls) > 0 {
+			t.Errorf("init asked the gateway: %v", calls)
+		}
+	}
+
+	// Without a gateway the image is made, and nothing else can be.
+	first := s.prepare("--target", "secure-coding").Targets[0]
+	if first.Probe.Status != "pending" || first.Probe.Next == "" || len(first.Probe.Waiting) == 0 {
+		t.Errorf("%+v", first)
+	}
+	input := []string{"--no-input", "--input", `{"issue":"parse drops the last field when the line ends in a comment","check":"node check.js"}`}
+	refused := func(why string) {
+		t.Helper()
+		if out := does(4, append([]string{"run", "issue-to-fix"}, input...)...); !strings.Contains(out, why) {
+			t.Error(out)
+		}
+		does(0, "runs", "cancel", s.only("interrupted"))
+	}
+	refused("openshell gateway add")
+	s.register(g)
+	refused("laufwerk provision openshell")
+
+	type provisioned struct {
+		Targets []struct {
+			DryRun            bool
+			Profile, Provider struct{ ID, Name, Done string }
+		}
+	}
+	var would, did, again provisioned
+	read(does(0, "provision", "openshell", "--target", "secure-coding", "--dry-run"), &would)
+	if calls := g.Calls(); len(would.Targets) != 1 || !would.Targets[0].DryRun || would.Targets[0].Provider.Done != "created" || calls["CreateProvider"]+calls["ImportProviderProfiles"] > 0 {
+		t.Errorf("%+v %v", would, calls)
+	}
+	read(does(0, "provision", "openshell", "--target", "secure-coding"), &did)
+	read(does(0, "provision", "openshell", "--target", "secure-coding"), &again)
+	if did.Targets[0].Profile.Done != "created" || did.Targets[0].Provider.Done != "created" || again.Targets[0].Profile.Done != "kept" || again.Targets[0].Provider.Done != "kept" {
+		t.Errorf("%+v, then %+v", did, again)
+	}
+	if second := s.prepare("--target", "secure-coding").Targets[0]; !second.Reused || second.Probe.Status != "passed" || second.Image != first.Image {
+		t.Errorf("%+v", second)
+	}
+	examined := does(0, "doctor", "--execution", "openshell", "--target", "secure-coding")
+	if !strings.Contains(examined, `"untested"`) || strings.Contains(examined, `"fail"`) {
+		t.Error(examined)
+	}
+
+	// The worker is killed while Codex waits for its model, and the turn goes on without it.
+	model, gate := testkit.NewModel(t), make(chan struct{})
+	for _, host := range hosts() {
+		g.Lead(host, 443, model.URL)
+	}
+	check := testkit.ShellWith(map[string]any{"cmd": "node check.js", "yield_time_ms": 30000})
+	model.PlayEach(
+		[]testkit.Step{testkit.Gate(gate, testkit.Think("Let me see it fail.", check)), testkit.Patch(repairFields), check, testkit.Say("It was the comment.")},
+		[]testkit.Step{testkit.Shell("cat fields.js; echo intruder > intruder.txt"), testkit.Say("Nothing is wrong.")})
+	worker := s.start(nil, append([]string{"run", "issue-to-fix"}, input...)...)
+	eventually(t, "the model is asked", func() bool { return len(model.Requests("")) > 0 })
+	worker.kill()
+	s.has(1, "without a worker")
+	s.noSecret(secrets)
+	close(gate)
+	run := s.only("interrupted")
+	if out := does(8, "resume", run, "--no-input"); !strings.Contains(out, "write-back") {
+		t.Error(out)
+	}
+	s.has(0, "with the sessions closed")
+	if diff := s.must([]int{0}, "diff", run); !strings.Contains(diff, "-  if (comment) parts.pop();") {
+		t.Error(diff)
+	}
+	var done struct {
+		Output struct {
+			Status  string
+			Repairs int
+			Paths   []string
+		}
+	}
+	read(does(0, "answer", run, "write-back", "yes"), &done)
+	if done.Output.Status != "written" || done.Output.Repairs != 0 || strings.Join(done.Output.Paths, " ") != "fields.js" {
+		t.Errorf("%+v", done)
+	}
+	if b, err := os.ReadFile(filepath.Join(s.project, "fields.js")); err != nil || string(b) != repairedFields {
+		t.Errorf("written back: %v\n%s", err, b)
+	}
+	sent := model.Requests("")
+	if len(sent) != 6 || len(model.Threads()) != 2 {
+		t.Errorf("%d requests in %v", len(sent), model.Threads())
+	}
+	for i, r := range sent {
+		if r.Auth != "Bearer "+secrets[1] {
+			t.Errorf("request %d came with %q", i, r.Auth)
+		}
+	}
+	does(0, "cleanup", run)
+	does(0, "cleanup", "--all") // what was refused had its workspace
+	s.has(0, "after the clean-up")
+	s.nothingIsLeft()
+	s.noSecret(secrets, said)
+}
+
+// Sandboxes run as the worker's user, and OpenShell lets that be nobody with root's rights.
+func TestOpenShellRefusesRoot(t *testing.T) {
+	t.Parallel()
+	testkit.Need(t, "root", os.Getuid() == 0, "it is what is refused")
+	w := newUsersWorld(t, engine.Endpoint(t), worker{0, 0})
+	g := gateway.Memory(t, gateway.Options{})
+	g.Register(filepath.Join(w.dir, ".config"), "laufwerk-local")
+	w.must([]int{0}, "init", "--execution", "openshell", "--example", "issue-to-fix", "--agent-command", "bash agent.sh")
+	const why = "need a worker that is not root"
+	code, out, errs := w.laufwerk(nil, "doctor", "--execution", "openshell", "--target", "secure-coding", "--json")
+	if code == 0 || !strings.Contains(out, why) {
+		t.Errorf("doctor: exit %d\n%s%s", code, out, errs)
+	}
+	code, out, errs = w.laufwerk(nil, "run", "issue-to-fix", "--no-input", "--input", `{"issue":"x","check":"true"}`)
+	if code != 4 || !strings.Contains(errs, why) {
+		t.Errorf("run: exit %d\n%s%s", code, out, errs)
+	}
+	calls := g.Calls()
+	delete(calls, "Health") // it may be greeted
+	delete(calls, "GetGatewayInfo")
+	if len(calls) > 0 {
+		t.Errorf("the gateway was asked for %v", calls)
+	}
+	if left := w.claims("--all"); slices.ContainsFunc(left, func(c listedClaim) bool { return c.Kind == "session" }) {
+		t.Errorf("claims: %v", left)
+	}
+}
