@@ -3,9 +3,9 @@ package app_test
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/build"
-	"github.com/docker/docker/api/types/image"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
@@ -40,9 +39,7 @@ func (w *codexBoxed) built(name string, lines ...string) string {
 	if out, err := io.ReadAll(r.Body); err != nil || strings.Contains(string(out), "errorDetail") {
 		w.t.Fatalf("%v\n%s", err, out)
 	}
-	w.t.Cleanup(func() {
-		_, _ = engine.Client(w.t, w.endpoint).ImageRemove(context.Background(), name, image.RemoveOptions{Force: true, PruneChildren: true})
-	})
+	w.t.Cleanup(func() { engine.RemoveImage(w.t, w.endpoint, name) })
 	return name
 }
 
@@ -134,6 +131,30 @@ func TestCodexIsInstalledInASession(t *testing.T) {
 	w.nothingIsLeftOnTheEngine()
 }
 
+// As a user prepares: from the registry that this machine uses, with the certificates that its way there needs. A connection that
+// stalls costs pnpm up to four minutes, after which it makes a new one.
+func TestCodexIsPreparedFromTheRegistryItself(t *testing.T) {
+	t.Parallel()
+	p := newPreparation(t)
+	address, certificates := engine.Registry(t)
+	p.args = []string{"prepare", "docker", "--image", engine.Base, "--cache-directory", p.cache, "--registry", address}
+	if certificates != "" {
+		p.args = append(p.args, "--ca", certificates)
+	}
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(strings.ToLower(kv), "="); strings.HasPrefix(name, "npm_config_") || strings.HasSuffix(name, "_proxy") {
+			p.env = append(p.env, kv)
+		}
+	}
+	code, out, errs := p.start(nil, p.args...).within(12 * time.Minute)
+	if code != 0 || !strings.Contains(errs, "installing Codex") {
+		t.Fatalf("exit %d\n%s%s", code, out, errs)
+	}
+	if again := p.prepares(); !again.Reused {
+		t.Errorf("it is made again: %+v", again)
+	}
+}
+
 // Whoever interrupts an installation leaves nothing behind that goes on with it.
 func TestAnInstallationInASessionIsInterrupted(t *testing.T) {
 	t.Parallel()
@@ -166,7 +187,9 @@ func TestAnInstallationInASessionIsInterrupted(t *testing.T) {
 	if goesOn := concerning(w.dir); !strings.Contains(goesOn, "pnpm install --frozen-lockfile") || !strings.Contains(goesOn, "connections of its network:") {
 		t.Errorf("if it hung, this would not say where:\n%s", goesOn)
 	}
-	eventually(t, "the run tells what takes its time", func() bool { return strings.Contains(r.errs.String(), "  | installing Codex "+recipe.CodexVersion+" in the session") })
+	eventually(t, "the run tells what takes its time", func() bool {
+		return strings.Contains(r.errs.String(), "  | installing Codex "+recipe.CodexVersion+" in the session")
+	})
 	r.signal(syscall.SIGINT)
 	if code, out, errs := r.wait(); code != 130 {
 		t.Errorf("exit %d\n%s%s", code, out, errs)

@@ -27,6 +27,7 @@ type preparation struct {
 	cache  string
 	args   []string
 	builds map[string]bool // what the killed ones have built: the label's values
+	made   string          // the image
 }
 
 func newPreparation(t *testing.T) *preparation {
@@ -44,7 +45,10 @@ func newPreparation(t *testing.T) *preparation {
 	p.args = []string{"prepare", "docker", "--image", engine.Base, "--cache-directory", p.cache, "--registry", packages.URL, "--ca", ca}
 	t.Cleanup(func() {
 		for _, id := range p.left() {
-			_, _ = p.client.ImageRemove(context.Background(), id, image.RemoveOptions{Force: true, PruneChildren: true})
+			engine.RemoveImage(t, endpoint, id)
+		}
+		if p.made != "" {
+			engine.RemoveImage(t, endpoint, p.made)
 		}
 	})
 	return p
@@ -54,7 +58,9 @@ func newPreparation(t *testing.T) *preparation {
 func (p *preparation) left() (ids []string) {
 	p.t.Helper()
 	for build := range p.builds {
-		list, err := p.client.ImageList(context.Background(), image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", imagecache.LabelBuild+"="+build))})
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		list, err := p.client.ImageList(ctx, image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", imagecache.LabelBuild+"="+build))})
+		cancel()
 		if err != nil {
 			p.t.Error(err)
 		}
@@ -69,9 +75,7 @@ func (p *preparation) left() (ids []string) {
 func (p *preparation) forgotten() {
 	p.t.Helper()
 	p.t.Log("all was made already: once more from the beginning")
-	if _, err := p.client.ImageRemove(context.Background(), p.prepares().Image, image.RemoveOptions{Force: true, PruneChildren: true}); err != nil {
-		p.t.Fatal(err)
-	}
+	engine.RemoveImage(p.t, p.endpoint, p.prepares().Image)
 	if err := os.RemoveAll(p.cache); err != nil {
 		p.t.Fatal(err)
 	}
@@ -140,6 +144,7 @@ func (p *preparation) prepares() preparedImage {
 		p.t.Fatalf("exit %d, %v\n%s%s", code, err, out, errs)
 	}
 	p.t.Logf("prepared in %s, reused %t", time.Since(began).Round(time.Millisecond), made.Targets[0].Reused)
+	p.made = made.Targets[0].Image
 	return made.Targets[0]
 }
 

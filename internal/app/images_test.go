@@ -1,14 +1,11 @@
 package app_test
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/docker/docker/api/types/image"
 
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
@@ -74,9 +71,7 @@ func TestScriptsPrepareImages(t *testing.T) {
 	parse(out, &target)
 	made := target.Sandbox.Options.Prepared
 	if made.Image != "" {
-		t.Cleanup(func() {
-			_, _ = engine.Client(t, endpoint).ImageRemove(context.Background(), made.Image, image.RemoveOptions{Force: true})
-		})
+		t.Cleanup(func() { engine.RemoveImage(t, endpoint, made.Image) })
 	}
 	if target.Kind != "docker" || !strings.HasPrefix(made.Image, "sha256:") || made.ManifestPath != manifest || target.Sandbox.Options.CodexBootstrap != "prepared" || !strings.Contains(errs, "installing Codex") {
 		t.Fatalf("%s%s", out, errs)

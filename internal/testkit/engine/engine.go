@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 
 	"github.com/laufwerk/laufwerk/internal/testkit"
@@ -47,6 +48,16 @@ func Containers(t testing.TB, endpoint, label string) []container.Summary {
 		t.Fatalf("list containers with the label %s: %v", label, err)
 	}
 	return list
+}
+
+// RemoveImage removes an image, whatever names it has; that it is not there is fine.
+func RemoveImage(t testing.TB, endpoint, ref string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := Client(t, endpoint).ImageRemove(ctx, ref, image.RemoveOptions{Force: true, PruneChildren: true}); err != nil && !errdefs.IsNotFound(err) {
+		t.Errorf("remove the image %s: %v", ref, err)
+	}
 }
 
 // Remove removes containers with a label, running or not.
