@@ -233,39 +233,54 @@ func Start(ctx context.Context, e *dockerengine.Engine, id string, s Spec) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		if s.Stage != "" && done == providers.Yes {
-			sight, err := inside.Look(filepath.Join(s.Stage, readyFile), s.Nonce)
-			if err != nil {
-				return failure.Wrap(err, failure.Failed, "look whether the preparation's container runs")
-			}
-			if sight != inside.Unseen {
+	for pause := 5 * time.Millisecond; done != providers.Yes || s.Stage == ""; pause = min(2*pause, time.Second) {
+		runs, err := s.runs(ctx, e, id)
+		switch {
+		case err != nil:
+			return err
+		case runs:
+			done = providers.Yes
+			if s.Stage == "" {
 				return nil
 			}
-		}
-		got, presence, err := e.Inspect(ctx, id)
-		switch {
-		case presence == providers.Absent:
-			return failure.New(failure.NotReady, "the container of the preparation is gone: somebody removed it")
-		case presence == providers.Present && got.State.Running && s.Stage == "":
-			return nil
-		case presence == providers.Present && !got.State.Running && got.State.Status != container.StateCreated:
-			return failure.New(failure.NotReady, "the container of the preparation ended at once, with exit code %s%s: can the image %s run this machine's programs?",
-				strconv.Itoa(got.State.ExitCode), strings.TrimRight(" "+got.State.Error, " "), s.Image)
-		case presence == providers.Present && got.State.Running:
-			done = providers.Yes
-		case presence == providers.Present && done == providers.Unknown: // starting twice is starting once
+			continue
+		case done == providers.Unknown: // starting twice is starting once
 			if done, err = e.Start(ctx, id); done == providers.No {
 				return failure.Wrap(err, failure.NotReady, "start the container of the preparation")
 			}
-		case presence == providers.Unseen && ctx.Err() == nil:
-			return err
 		}
 		select {
 		case <-ctx.Done():
-			return failure.New(failure.NotReady, "the engine at %s does not see the files of this host: a file that its container wrote to %s did not appear there", e.Endpoint().Host, s.Stage).
-				WithHint("use an engine of this machine that shares %s", failure.Quote(s.Stage))
+			return failure.New(failure.NotReady, "the container of the preparation does not start at the engine at %s", e.Endpoint().Host)
 		case <-time.After(pause):
 		}
 	}
+	var over error
+	_, err = inside.Await(ctx, filepath.Join(s.Stage, readyFile), s.Nonce, inside.Seen, func(ctx context.Context) error {
+		_, over = s.runs(ctx, e, id)
+		return over
+	})
+	switch {
+	case err == nil || over != nil:
+		return over
+	case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+		return failure.Wrap(err, failure.Failed, "look whether the preparation's container runs")
+	}
+	return failure.New(failure.NotReady, "the engine at %s does not see the files of this host: a file that its container wrote to %s did not appear there", e.Endpoint().Host, s.Stage).
+		WithHint("use an engine of this machine that shares %s", failure.Quote(s.Stage))
+}
+
+// runs says whether the container runs, and fails where it will not.
+func (s Spec) runs(ctx context.Context, e *dockerengine.Engine, id string) (bool, error) {
+	got, presence, err := e.Inspect(ctx, id)
+	switch {
+	case presence == providers.Absent:
+		return false, failure.New(failure.NotReady, "the container of the preparation is gone: somebody removed it")
+	case presence == providers.Unseen && ctx.Err() == nil:
+		return false, err
+	case presence == providers.Present && !got.State.Running && got.State.Status != container.StateCreated:
+		return false, failure.New(failure.NotReady, "the container of the preparation ended at once, with exit code %s%s: can the image %s run this machine's programs?",
+			strconv.Itoa(got.State.ExitCode), strings.TrimRight(" "+got.State.Error, " "), s.Image)
+	}
+	return presence == providers.Present && got.State.Running, nil
 }
