@@ -13,7 +13,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
 	"github.com/laufwerk/laufwerk/internal/script"
-	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -90,8 +89,10 @@ func loadPrepared(d *cli.Deps, root string, args json.RawMessage) (json.RawMessa
 	}
 	r, err := imagecache.Docker("").Load(path, base)
 	if err != nil {
-		if f := failure.As(err); f != nil && !files.Exists(path) {
-			f.WithHint("%s", makeManifest)
+		if _, from := baseOf(path); from != nil { // no command can make it anew by itself
+			if f := failure.As(err); f != nil {
+				f.WithHint("%s", makeManifest)
+			}
 		}
 		return nil, err
 	}

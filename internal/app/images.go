@@ -151,11 +151,9 @@ func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepa
 		return out, err
 	}
 	if w.manifest != "" && w.base == "" {
-		var was imagecache.Receipt
-		if err := files.ReadJSON(w.manifest, &was); err != nil || was.Base.Name == "" {
-			return out, unknownManifest(w.manifest, err)
+		if w.base, err = baseOf(w.manifest); err != nil {
+			return out, err
 		}
-		w.base = was.Base.Name
 	}
 	made, err := p.prepare(ctx, w, r)
 	if err != nil {
@@ -222,10 +220,16 @@ func (p preparer) initialise(load cliprepare.Project) initproject.Prepare {
 	}
 }
 
-// unknownManifest is the failure of a manifest that does not say from what its image can be made again.
-func unknownManifest(path string, err error) error {
+// baseOf is the name of the image that a manifest's image was made from. The failure is of kind NotReady, where the manifest does
+// not say from what that can be made again.
+func baseOf(path string) (string, error) {
+	var was imagecache.Receipt
+	err := files.ReadJSON(path, &was)
+	if err == nil && was.Base.Name != "" {
+		return was.Base.Name, nil
+	}
 	e := failure.New(failure.NotReady, "nothing says what the prepared image of the manifest %s was made from", path).WithPaths(path).
 		WithHint("%s", makeManifest)
 	e.Err = err
-	return e
+	return "", e
 }
