@@ -114,11 +114,14 @@ func condition(name string) (bool, error) {
 //	atmost NUMBER LIMIT
 //	storeformat FILE FORMAT        make a store one of another version
 //	journalformat FILE FORMAT      the same with a run's journal
+//	gateway ALIAS                  an OpenShell gateway, registered for the user
+//	codexlogin                     log Codex in, for an hour
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"exits": exitsCommand, "nonroot": nonrootCommand, "json": jsonCommand,
 		"bashproject": bashprojectCommand, "hint": hintCommand, "unchanged": unchangedCommand, "waitfor": waitforCommand, "sendsignal": sendsignalCommand,
 		"project": projectCommand, "jsonenv": jsonenvCommand, "peak": peakCommand, "atmost": atmostCommand, "storeformat": storeformatCommand, "journalformat": journalformatCommand,
+		"gateway": gatewayCommand, "codexlogin": codexloginCommand,
 	}
 }
 
