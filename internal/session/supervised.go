@@ -184,7 +184,10 @@ func (m *Manager) rejoin(ctx context.Context, s *state, op Operation, l supervis
 		return false, false, m.spoilt(ctx, s, l, dir, err)
 	}
 	switch status {
-	case supervise.NotStarted:
+	case supervise.NotStarted: // or its records were taken away, which those who can fence it find out
+		if f := l.Fence(context.WithoutCancel(ctx), dir); !f.Sure {
+			return false, false, m.unsure(s, f)
+		}
 		return false, false, nil
 	case supervise.Running:
 		op.Event(journal.Event{Kind: "attached", Text: "joined the attempt that an earlier worker started"})

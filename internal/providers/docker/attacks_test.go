@@ -212,6 +212,8 @@ func TestRecordsThatTheAgentTampersWith(t *testing.T) {
 		"closed":     "chmod 000 /laufwerk/ops/closed /laufwerk/ops; kill -9 $PPID",
 		"link":       "cd /; mv /laufwerk/ops/link /tmp/; ln -s /etc /laufwerk/ops/link; kill -9 $PPID",
 		"endless":    "rm stdout; truncate -s 1000G stdout; echo '{\"code\":0,\"stdoutBytes\":1000000000000}' >e; mv e exit",
+		"removed":    "cd /; rm -rf /laufwerk/ops/removed",
+		"unlocked":   "rm lock started",
 		"gone":       "echo '{\"sure\":false}' >gone; kill -9 $PPID",
 	} {
 		p := w.start(in, sb, name, "sh", "-c", "cd /laufwerk/ops/"+name+"; env -i setsid sh -c 'while :; do date >>/workspace/"+name+"; sleep 0.1; done' >/dev/null 2>&1 & while [ ! -e /workspace/"+name+" ]; do sleep 0.05; done; "+script+"; sleep 1000")

@@ -2,9 +2,8 @@ package entered
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"path/filepath"
+	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
@@ -28,11 +27,6 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 	if err := sessiondir.MakeOperation(l.s.Dir, filepath.Base(dir), l.s.Gives); err != nil {
 		return supervise.Refused(err)
 	}
-	if l.s.Lasting != nil {
-		if err := sessiondir.NoteLaunch(l.s.Dir, filepath.Base(dir)); err != nil {
-			return supervise.Refused(err)
-		}
-	}
 	within, cancel := context.WithTimeout(ctx, l.s.Patience)
 	defer cancel()
 	unreached := false
@@ -54,6 +48,7 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 	})
 	if err == nil {
 		l.s.refused.Store(0)
+		_ = sessiondir.NoteLaunched(l.s.Dir, filepath.Base(dir)) // without it the records inside are believed
 		return nil
 	}
 	if l.s.Lasting != nil && unreached {
@@ -86,34 +81,32 @@ func (l launcher) Fence(ctx context.Context, dir string) supervise.Fenced {
 	if err != nil {
 		return supervise.Fenced{Why: err.Error()}
 	}
-	if _, err := supervise.Look(dir); errors.Is(err, fs.ErrNotExist) {
-		return l.s.Box.End(ctx) // never made, or taken away from inside
-	}
+	launched, noted := sessiondir.Launched(l.s.Dir, filepath.Base(dir))
+	// That nothing was started is no longer so once it was: then something inside has taken the records away.
+	believed := func(f supervise.Fenced) bool { return f.Sure && (f.How != supervise.HowNothing || noted != nil) }
 	if f, ok := supervise.Settled(dir); ok {
-		return f
+		if believed(f) {
+			return f
+		}
+		return l.s.Box.End(ctx)
 	}
 	if l.s.Lasting == nil && l.s.Box.Stopped(ctx) {
 		return l.s.Box.End(ctx)
 	}
-	out, _, err := l.s.Own(ctx, inside.Fence(at), nil)
-	if err == nil {
-		if f, ferr := inside.Fenced(out); ferr == nil && f.Sure {
+	if out, _, err := l.s.Own(ctx, inside.Fence(at), nil); err == nil {
+		if f, err := inside.Fenced(out); err == nil && believed(f) {
 			return f
 		}
 	}
-	if l.s.startedAgain(ctx, dir) {
+	if noted == nil && l.s.startedSince(ctx, launched) {
 		return supervise.Fenced{Sure: true, How: supervise.HowContainer}
 	}
 	return l.s.Box.End(ctx)
 }
 
-// startedAgain says whether the sandbox was started again since the operation of dir was launched: nothing of that can run.
-func (s *Sandbox) startedAgain(ctx context.Context, dir string) bool {
+// startedSince says whether the sandbox was started again since something was launched: nothing of that can run.
+func (s *Sandbox) startedSince(ctx context.Context, launched time.Time) bool {
 	if s.Lasting == nil {
-		return false
-	}
-	launched, err := sessiondir.Launched(s.Dir, filepath.Base(dir))
-	if err != nil {
 		return false
 	}
 	began, err := s.Lasting.Began(ctx)

@@ -33,7 +33,8 @@ import (
 
 // Sandboxes are no place for root.
 func TestAsAnOrdinaryUser(t *testing.T) {
-	engine.AsOrdinaryUser(t, "^TestSandbox", "TestSandboxRunsCommands", "TestSandboxFences", "TestSandboxOutlivesItsGateway", "TestSandboxEndsWithItsMainProcess", "TestSandboxGivesPlaceholders", "TestSandboxAsksLittle")
+	engine.AsOrdinaryUser(t, "^TestSandbox", "TestSandboxRunsCommands", "TestSandboxFences", "TestSandboxWithoutRecords", "TestSandboxOutlivesItsGateway", "TestSandboxEndsWithItsMainProcess", "TestSandboxGivesPlaceholders", "TestSandboxAsksLittle",
+		"TestSandboxIsWhatWasAskedFor", "TestSandboxIsFoundAndEndedOnAnEngine", "TestSandboxOrphansAreRemoved")
 }
 
 // boxes is a gateway whose sandboxes are containers, and a worker of this user.
@@ -285,6 +286,29 @@ func TestSandboxFences(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	b.refused(in)
+}
+
+// Whoever takes the records of a command away does not make it one that was never started, for no worker.
+func TestSandboxWithoutRecords(t *testing.T) {
+	b := newBoxes(t)
+	in, sb := b.open(false)
+	p := b.start(in, sb, "1", "cd /sandbox/ops/1; echo began; rm lock started; sleep 1001")
+	if _, err := p.Wait(bounded(t)); !errors.Is(err, supervise.ErrLost) {
+		t.Fatalf("%v", err)
+	}
+	again, err := b.another().Enter(bounded(t), in, coding)
+	must(t, err)
+	if status, err := supervise.Abandon(p.Dir()); status != supervise.NotStarted || err != nil {
+		t.Errorf("%v %v", status, err)
+	}
+	if f := again.Launcher().Fence(bounded(t), p.Dir()); !f.Sure || f.How != supervise.HowSandbox || b.containers(in) != 0 {
+		t.Errorf("%+v", f)
+	}
+	// One that was never launched is none.
+	in, sb = b.open(false)
+	if f := sb.Launcher().Fence(bounded(t), ops(t, in, "never")); !f.Sure || f.How != supervise.HowNothing || b.containers(in) != 1 {
+		t.Errorf("%+v", f)
+	}
 }
 
 // A cancelled command takes its sandbox with it, also where its supervisor could end it.

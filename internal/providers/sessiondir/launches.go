@@ -8,11 +8,12 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// launches has an empty file for each attempt that was launched. It is never inside a sandbox: the times of its files are true.
+// launches has an empty file for each attempt whose supervisor has said that it runs. It is never inside a sandbox: what is in
+// there is true, and so are the times.
 const launches = "launches"
 
-// NoteLaunch leaves behind that an attempt is launched now. It need not be durable: after the end of this host nothing runs.
-func NoteLaunch(dir, name string) error {
+// NoteLaunched leaves behind that an attempt runs. It need not be durable: after the end of this host nothing does.
+func NoteLaunched(dir, name string) error {
 	root, err := safefs.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -31,7 +32,7 @@ func NoteLaunch(dir, name string) error {
 	return f.Close()
 }
 
-// Launched is when an attempt was launched.
+// Launched is when an attempt was noted; fs.ErrNotExist where it was not.
 func Launched(dir, name string) (time.Time, error) {
 	root, err := safefs.OpenRoot(dir)
 	if err != nil {
