@@ -50,6 +50,7 @@ type Provider struct {
 	c            Config
 	w            waits
 	environments sync.Map // of programs in sandboxes that were entered, by the sandbox's id
+	compared     sync.Map // the ids of the sandboxes that were compared with their intents by this process
 }
 
 // waits bound what is waited for.

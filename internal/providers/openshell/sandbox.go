@@ -130,7 +130,24 @@ func (b *sandbox) ready(ctx context.Context, got *wire.Sandbox) error {
 			return err
 		}
 	}
+	if err := b.compared(ctx, got); err != nil {
+		return err
+	}
 	return b.proved(ctx)
+}
+
+// compared is verified, once a process for each sandbox.
+func (b *sandbox) compared(ctx context.Context, got *wire.Sandbox) error {
+	p := b.l.p
+	if _, done := p.compared.Load(b.l.in.Resource); done {
+		return nil
+	}
+	err := p.verified(ctx, b.l.g, b.l.e, b.l.in, b.l.s, got)
+	var unfit *unusable
+	if errors.As(err, &unfit) {
+		return lost(b.l.in, "%v", unfit.error)
+	}
+	return err
 }
 
 func (b *sandbox) proved(ctx context.Context) error {

@@ -57,6 +57,7 @@ func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockereng
 	if why := containerDiffers(got, s); why != "" {
 		return different("%s", why)
 	}
+	p.compared.Store(in.Resource, true)
 	return nil
 }
 

@@ -173,12 +173,11 @@ func (w *world) there(in providers.Intent) (rows, containers int) {
 	if _, ok := w.g.Rows()[client.Name(in.Claim)]; ok {
 		rows++
 	}
-	for _, c := range w.g.InMemory() {
-		if c.Labels[client.LabelClaim] == in.Claim {
-			containers++
-		}
+	list, err := w.engine.List(context.Background(), map[string]string{client.LabelClaim: in.Claim})
+	if err != nil {
+		w.t.Errorf("list the containers: %v", err)
 	}
-	return rows, containers
+	return rows, len(list)
 }
 
 // ended asserts that nothing is left of a session.
