@@ -87,6 +87,9 @@ func (*Provider) ListCommand() string {
 	return owned.ListCommand + " --filter label=" + owned.LabelSandbox
 }
 
+// atOnce is how many sandboxes a gateway ends at a time: eight took it 0.6 s, and one 0.2 s.
+const atOnce = 8
+
 // sweep ends many sandboxes of one gateway.
 type sweep struct {
 	p        *Provider
@@ -98,10 +101,10 @@ type sweep struct {
 	mute     atomic.Int32 // how many deletions in a row had no answer: a gateway that hangs is not asked a hundred times
 }
 
-// DeleteAll deletes sandboxes, a few at a time, and looks for all of them together until none is left. Of each that is gone, and
+// DeleteAll deletes sandboxes, eight at a time or more, and looks for all of them together until none is left. Of each that is gone, and
 // of which the engine has no container, the directory is removed.
 func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
-	w := &sweep{p: p, intents: list, out: make([]providers.Ended, len(list)), specs: make([]spec, len(list)), parallel: parallel}
+	w := &sweep{p: p, intents: list, out: make([]providers.Ended, len(list)), specs: make([]spec, len(list)), parallel: max(parallel, atOnce)}
 	for i, in := range list {
 		var err error
 		if w.specs[i], err = read(in); err == nil && in.Resource == "" {
@@ -217,13 +220,13 @@ func (w *sweep) observe(ctx context.Context) {
 	})
 }
 
-// listed are the intents' sandboxes that the gateway lists still when the time for their end is over, or as soon as none is left.
+// listed are the intents' sandboxes that the gateway lists still when none of them has gone for a while, or as soon as none is left.
 func (w *sweep) listed(ctx context.Context) (map[string]*wire.Sandbox, error) {
 	wanted := map[string]bool{}
 	for i, in := range w.intents {
 		wanted[in.Resource] = w.out[i].Result.Done == providers.Yes
 	}
-	start := w.p.c.Now()
+	since, least := w.p.c.Now(), len(w.intents)
 	for pause := w.p.pauses(); ; {
 		rows, err := w.rows(ctx)
 		if err != nil {
@@ -235,8 +238,10 @@ func (w *sweep) listed(ctx context.Context) (map[string]*wire.Sandbox, error) {
 				going++
 			}
 		}
-		// The gateway ends several at a time: more of them may take longer.
-		if limit := w.p.w.stuck + time.Duration(going)*w.p.w.pause; going == 0 || w.p.c.Now().Sub(start) > min(limit, w.p.w.absent) {
+		if going < least {
+			since, least = w.p.c.Now(), going
+		}
+		if going == 0 || w.p.c.Now().Sub(since) > w.p.w.stuck {
 			return rows, nil
 		}
 		if err := pause(ctx); err != nil {
