@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"testing"
 )
 
 // BinaryVariable names the binary, for tests of a user who cannot build it.
@@ -14,7 +13,7 @@ const BinaryVariable = "LAUFWERK_TEST_BINARY"
 
 // Binary is the static laufwerk of this checkout, for tests in which it runs where nothing else is. With tags it is one of
 // those builds ("crashpoints"). It is built where git does not look, once for all tests; the compiler's cache makes that cheap.
-func Binary(t testing.TB, tags ...string) string {
+func Binary(t T, tags ...string) string {
 	t.Helper()
 	return program(t, BinaryVariable, "laufwerk", "cmd/laufwerk", tags...)
 }
@@ -23,12 +22,12 @@ func Binary(t testing.TB, tags ...string) string {
 const SupervisorVariable = "LAUFWERK_TEST_SUPERVISOR"
 
 // Supervisor is the program that the gateway for tests has in its containers.
-func Supervisor(t testing.TB) string {
+func Supervisor(t T) string {
 	t.Helper()
 	return program(t, SupervisorVariable, "supervisor", "internal/testkit/gateway/supervisor")
 }
 
-func program(t testing.TB, variable, name, of string, tags ...string) string {
+func program(t T, variable, name, of string, tags ...string) string {
 	t.Helper()
 	if built := os.Getenv(variable); built != "" {
 		return built

@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -20,7 +19,7 @@ import (
 
 // Endpoint is the engine that `.ci/engine start` started, as unix:///path, from LAUFWERK_TEST_DOCKER. It is shared: tests
 // give what they make labels and names of their own.
-func Endpoint(t testing.TB) string {
+func Endpoint(t testkit.T) string {
 	t.Helper()
 	endpoint := os.Getenv("LAUFWERK_TEST_DOCKER")
 	testkit.Need(t, "a Docker engine", strings.HasPrefix(endpoint, "unix:///"), `LAUFWERK_TEST_DOCKER names none; as root: eval "$(.ci/engine start)"`)
@@ -28,7 +27,7 @@ func Endpoint(t testing.TB) string {
 }
 
 // Client speaks to an engine, or to a proxy in front of it, and is closed with the test.
-func Client(t testing.TB, endpoint string) *client.Client {
+func Client(t testkit.T, endpoint string) *client.Client {
 	t.Helper()
 	c, err := client.NewClientWithOpts(client.WithHost(endpoint), client.WithAPIVersionNegotiation())
 	if err != nil {
@@ -39,7 +38,7 @@ func Client(t testing.TB, endpoint string) *client.Client {
 }
 
 // Containers are those that carry a label ("key" or "key=value"), running or not, straight from the engine.
-func Containers(t testing.TB, endpoint, label string) []container.Summary {
+func Containers(t testkit.T, endpoint, label string) []container.Summary {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -51,7 +50,7 @@ func Containers(t testing.TB, endpoint, label string) []container.Summary {
 }
 
 // RemoveImage removes an image, whatever names it has; that it is not there is fine.
-func RemoveImage(t testing.TB, endpoint, ref string) {
+func RemoveImage(t testkit.T, endpoint, ref string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -61,7 +60,7 @@ func RemoveImage(t testing.TB, endpoint, ref string) {
 }
 
 // Remove removes containers with a label, running or not.
-func Remove(t testing.TB, endpoint, label string) {
+func Remove(t testkit.T, endpoint, label string) {
 	t.Helper()
 	for _, c := range Containers(t, endpoint, label) {
 		if err := Client(t, endpoint).ContainerRemove(context.Background(), c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}); err != nil && !errdefs.IsNotFound(err) {

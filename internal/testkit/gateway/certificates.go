@@ -11,8 +11,9 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
-	"testing"
 	"time"
+
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // authority signs certificates; its own is PEM.
@@ -65,7 +66,7 @@ func (a *authority) sign(of *x509.Certificate, hosts ...string) (tls.Certificate
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-func newIdentity(t testing.TB) *identity {
+func newIdentity(t testkit.T) *identity {
 	t.Helper()
 	check := func(err error) {
 		t.Helper()

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -27,13 +26,13 @@ import (
 )
 
 // Containers is a gateway whose sandboxes are containers of the tests' engine.
-func Containers(t testing.TB, o Options) *Gateway {
+func Containers(t testkit.T, o Options) *Gateway {
 	t.Helper()
 	return ContainersOn(t, engine.Endpoint(t), o)
 }
 
 // ContainersOn is Containers with an engine of the test's own.
-func ContainersOn(t testing.TB, endpoint string, o Options) *Gateway {
+func ContainersOn(t testkit.T, endpoint string, o Options) *Gateway {
 	t.Helper()
 	if o.Poll == 0 {
 		o.Poll = 200 * time.Millisecond
@@ -43,7 +42,7 @@ func ContainersOn(t testing.TB, endpoint string, o Options) *Gateway {
 
 // containers are those of an engine. Each has a directory on this side, see package relay.
 type containers struct {
-	t          testing.TB
+	t          testkit.T
 	gateway    *Gateway
 	endpoint   string
 	docker     *client.Client
@@ -58,7 +57,7 @@ type containers struct {
 	leaving map[string]net.Listener // of what wants out, by sandbox id
 }
 
-func newContainers(t testing.TB, g *Gateway, endpoint string) *containers {
+func newContainers(t testkit.T, g *Gateway, endpoint string) *containers {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gw") // not the test's: the path of a socket is short
 	if err != nil {

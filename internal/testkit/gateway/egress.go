@@ -17,9 +17,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway/relay"
 )
 
@@ -50,7 +50,7 @@ type egress struct {
 	certificates map[string]*tls.Certificate // by host
 }
 
-func newEgress(t testing.TB, g *Gateway) *egress {
+func newEgress(t testkit.T, g *Gateway) *egress {
 	t.Helper()
 	a, err := newAuthority("openshell-proxy")
 	if err != nil {

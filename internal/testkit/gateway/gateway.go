@@ -21,10 +21,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // Options say how a gateway is set up. The zero value is a usual one.
@@ -47,7 +47,7 @@ type Options struct {
 // Gateway is one gateway with its database. It runs until Stop or Kill, and again from Start on.
 type Gateway struct {
 	options   Options
-	t         testing.TB
+	t         testkit.T
 	namespace string
 	back      backend
 	work      sync.WaitGroup // what goes on when a call is over
@@ -105,12 +105,12 @@ type unfit struct{ reason, message string }
 func (u *unfit) Error() string { return u.reason + ": " + u.message }
 
 // Memory is a gateway whose containers are in memory. Engine is a Docker engine that knows them.
-func Memory(t testing.TB, o Options) *Gateway {
+func Memory(t testkit.T, o Options) *Gateway {
 	t.Helper()
 	return begin(t, o, func(g *Gateway) backend { return newMemory(g) })
 }
 
-func begin(t testing.TB, o Options, back func(g *Gateway) backend) *Gateway {
+func begin(t testkit.T, o Options, back func(g *Gateway) backend) *Gateway {
 	t.Helper()
 	set := func(d *time.Duration, standard time.Duration) {
 		if *d == 0 {

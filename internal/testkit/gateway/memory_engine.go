@@ -9,12 +9,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	dockermount "github.com/docker/docker/api/types/mount"
+
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // Engine is the endpoint of the Docker engine whose containers the sandboxes are, as unix:///path. Of Memory it is a small one
@@ -23,7 +24,7 @@ func (g *Gateway) Engine() string { return g.back.engine() }
 
 func (m *memory) engine() string { return "unix://" + m.socket }
 
-func (m *memory) serve(t testing.TB) (socket string) {
+func (m *memory) serve(t testkit.T) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gw") // not the test's: the path of a socket is short
 	if err != nil {
