@@ -141,7 +141,7 @@ func (l look) settled(ctx context.Context, was bool) seen {
 }
 
 // containers are those on the engine that belong to the sandbox, in any state: ours to remove, and others that carry its id.
-// They count only where the engine says after it that it is the one of the intent.
+// That there are none counts only where the engine says after it that it is the one of the intent.
 func (l look) containers(ctx context.Context) (ours, others []container.Summary, err error) {
 	by := map[string]string{owned.LabelSandbox: l.in.Resource}
 	if l.in.Resource == "" {
@@ -151,11 +151,10 @@ func (l look) containers(ctx context.Context) (ours, others []container.Summary,
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := l.same(ctx); err != nil {
-		return nil, nil, err
+	if ours, others = l.apart(all); len(ours)+len(others) == 0 {
+		err = l.same(ctx)
 	}
-	ours, others = l.apart(all)
-	return ours, others, nil
+	return ours, others, err
 }
 
 // apart tells the containers of the sandbox from those that only carry its labels: copies of images pass them on.

@@ -215,7 +215,7 @@ func TestWhatWasNotAskedForIsNotThere(t *testing.T) {
 	w.ended(w.worker(), in)
 }
 
-func TestSandboxesThatMustNotBeUsed(t *testing.T) {
+func TestWhatMustNotBeUsed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		options gateway.Options

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -28,18 +29,20 @@ func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockereng
 	if why := differs(sb, in, s); why != "" {
 		return different("%s", why)
 	}
-	source, err := g.PolicySource(ctx, in.Resource)
-	if err != nil {
+	var source wire.PolicySource
+	var ours, others []container.Summary
+	var looks errgroup.Group
+	looks.Go(func() (err error) { source, err = g.PolicySource(ctx, in.Resource); return err })
+	looks.Go(func() (err error) {
+		ours, others, err = look{p: p, in: in, s: s, g: g, e: e}.containers(ctx)
+		return err
+	})
+	if err := looks.Wait(); err != nil {
 		return err
 	}
 	if source != wire.PolicySource_POLICY_SOURCE_SANDBOX {
 		return &unusable{failure.New(failure.Unsupported, "the gateway %q has a policy of its own, which replaces that of every sandbox, the target's included", s.Gateway).
 			WithHint("openshell policy get --global --gateway %s   # it has to be deleted for this target", failure.Quote(s.Gateway))}
-	}
-	l := look{p: p, in: in, s: s, g: g, e: e}
-	ours, others, err := l.containers(ctx)
-	if err != nil {
-		return err
 	}
 	switch {
 	case len(ours)+len(others) == 0:
