@@ -64,6 +64,7 @@ update-docs: ## rewrites what the binary says of itself in README.md and docs/
 bench: build ## the numbers to hold, beside yardsticks; bench/main.go says how
 	@.ci/parts node22 restate || echo "make bench: without a Restate server; its published number is used"
 	go build -o .tools/bench ./bench
+	CGO_ENABLED=0 go build -o .tools/ ./internal/testkit/gateway/serve ./internal/testkit/gateway/supervisor
 	$(BENCH_WITH) .tools/bench -binary bin/laufwerk $(BENCH_ARGS)
 
 demo:

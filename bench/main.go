@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -34,6 +35,23 @@ type row struct {
 	fails                           bool
 }
 
+// told is a row on its way from another process.
+type told struct {
+	Work, Ours, Beside, Ratio, Hold, Verdict string
+	Fails                                    bool
+}
+
+func (r row) MarshalJSON() ([]byte, error) {
+	return json.Marshal(told{r.work, r.ours, r.beside, r.ratio, r.hold, r.verdict, r.fails})
+}
+
+func (r *row) UnmarshalJSON(b []byte) error {
+	var t told
+	err := json.Unmarshal(b, &t)
+	*r = row{work: t.Work, ours: t.Ours, beside: t.Beside, ratio: t.Ratio, hold: t.Hold, verdict: t.Verdict, fails: t.Fails}
+	return err
+}
+
 // rows are made one after the other; each has a name to choose it by.
 func rows() []struct {
 	name string
@@ -49,6 +67,7 @@ func rows() []struct {
 		{"demo", demo},
 		{"memory", memory},
 		{"docker", containers},
+		{"openshell", sandboxes},
 		{"copy", copyTree}, // last: this process grows
 	}
 }
@@ -59,8 +78,13 @@ func main() {
 	only := flag.String("only", "", "only rows with this in their name")
 	rounds := flag.Int("rounds", 15, "how often each is measured; slow ones a third as often")
 	dir := flag.String("dir", "", "where to work (default: tmpfs where there is one)")
+	plain := flag.Bool("rows", false, "print the rows as JSON, and end with 0")
 	flag.Parse()
-	failed, err := run(*binary, *tools, *dir, *only, *rounds)
+	print := table
+	if *plain {
+		print = func(rows []row) (bool, error) { return false, json.NewEncoder(os.Stdout).Encode(rows) }
+	}
+	failed, err := run(*binary, *tools, *dir, *only, *rounds, print)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
@@ -70,7 +94,7 @@ func main() {
 	}
 }
 
-func run(binary, tools, dir, only string, rounds int) (failed bool, err error) {
+func run(binary, tools, dir, only string, rounds int, print func([]row) (failed bool, err error)) (failed bool, err error) {
 	b := &bench{Context: context.Background(), rounds: rounds}
 	if b.binary, err = filepath.Abs(binary); err != nil {
 		return false, err
@@ -89,8 +113,7 @@ func run(binary, tools, dir, only string, rounds int) (failed bool, err error) {
 	}
 	defer func() { _ = os.RemoveAll(b.dir) }()
 
-	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(out, "work\tours\tbeside\tratio\thold\t\n")
+	var all []row
 	for _, r := range rows() {
 		if !strings.Contains(r.name, only) {
 			continue
@@ -100,10 +123,18 @@ func run(binary, tools, dir, only string, rounds int) (failed bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", r.name, err)
 		}
-		for _, l := range lines {
-			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", l.work, l.ours, l.beside, l.ratio, l.hold, l.verdict)
-			failed = failed || l.fails
-		}
+		all = append(all, lines...)
+	}
+	return print(all)
+}
+
+// table prints the rows for people, and says whether one fails.
+func table(rows []row) (failed bool, err error) {
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(out, "work\tours\tbeside\tratio\thold\t\n")
+	for _, l := range rows {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", l.work, l.ours, l.beside, l.ratio, l.hold, l.verdict)
+		failed = failed || l.fails
 	}
 	return failed, out.Flush()
 }

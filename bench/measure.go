@@ -36,6 +36,15 @@ func (s series) less(other series) series {
 	return out
 }
 
+// and is what each round's measurement was together with the other's of the same round.
+func (s series) and(other series) series {
+	out := make(series, min(len(s), len(other)))
+	for i := range out {
+		out[i] = cost{wall: s[i].wall + other[i].wall, cpu: s[i].cpu + other[i].cpu}
+	}
+	return out
+}
+
 // quantile is the i-th of n.
 func quantile(s series, of func(cost) time.Duration, i, n int) time.Duration {
 	var list []time.Duration
