@@ -49,17 +49,21 @@ type callKey struct{}
 // errLimit is the cause of a call's end that its limit brought about.
 var errLimit = errors.New("the call's limit has passed")
 
-// begin bounds a call and watches it. The cancel function ends it; it has to be called. The gateway is not told of the limit: it
-// would end the call at the same moment, in words of its own.
+// begin bounds a call and watches it. The cancel function ends it; it has to be called. The gateway is not told of the limit, nor
+// of the caller's deadline: it would end the call at the same moment, in words of its own.
 func begin(parent context.Context, limit time.Duration) (*call, context.CancelFunc) {
 	c := &call{parent: parent, limit: limit}
-	ctx, cancel := context.WithCancelCause(context.WithValue(parent, callKey{}, c))
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(parent), callKey{}, c))
 	c.ctx = ctx
+	if parent.Err() != nil {
+		cancel(context.Cause(parent)) // before anything is sent
+	}
+	stop := context.AfterFunc(parent, func() { cancel(context.Cause(parent)) })
 	if limit == 0 {
-		return c, func() { cancel(nil) }
+		return c, func() { stop(); cancel(nil) }
 	}
 	timer := time.AfterFunc(limit, func() { cancel(errLimit) })
-	return c, func() { timer.Stop(); cancel(nil) }
+	return c, func() { stop(); timer.Stop(); cancel(nil) }
 }
 
 // watch notes in a call what came of its request.

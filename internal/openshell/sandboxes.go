@@ -30,8 +30,8 @@ func (g *Gateway) Create(ctx context.Context, request *wire.CreateSandboxRequest
 	crash.Point("openshell/before-create")
 	answer, err := g.client().CreateSandbox(c.ctx, r)
 	crash.Point("openshell/after-create")
-	if err == nil && answer.GetSandbox().GetMetadata().GetId() == "" {
-		return nil, providers.Unknown, failure.New(failure.OutcomeUnknown, "create the sandbox %s: the gateway's answer has no id", r.GetName())
+	if m := answer.GetSandbox().GetMetadata(); err == nil && (m.GetId() == "" || m.GetName() != r.GetName()) {
+		return nil, providers.Unknown, failure.New(failure.OutcomeUnknown, "create the sandbox %s: the gateway answers with %q, without an id or of another name", r.GetName(), m.GetName())
 	}
 	done, err := g.effect(c, err, "create the sandbox %s", r.GetName())
 	return answer.GetSandbox(), done, err
