@@ -348,6 +348,9 @@ func TestSandboxOutlivesItsGateway(t *testing.T) {
 	b.says(p, "began\n")
 	// Killed, it leaves everything as it is; its next life finds the sandbox again after a while.
 	b.w.g.Restart()
+	if _, err := b.Enter(bounded(t), in, coding); err != nil { // its connection broke off
+		t.Errorf("%v", err)
+	}
 	next := b.another()
 	again, err := next.Enter(bounded(t), in, coding)
 	must(t, err)

@@ -50,7 +50,7 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 		Lasting: &entered.Lasting{Began: b.began},
 	}
 	found, err := b.find(ctx)
-	if err != nil {
+	if err != nil && (def.Kind == "" || !failure.Is(err, failure.NotReady)) { // a gateway that went a moment ago may come back
 		return nil, err
 	}
 	if err := b.directory(); err != nil {
@@ -150,7 +150,12 @@ func (b *sandbox) compared(ctx context.Context, got *wire.Sandbox) error {
 	return err
 }
 
+// proved waits for the proof, before anything else runs in the sandbox. What runs there may take it away afterwards, which makes
+// nothing of it untrue.
 func (b *sandbox) proved(ctx context.Context) error {
+	if sessiondir.AnyLaunched(b.l.s.Dir) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, b.l.p.w.ready)
 	defer cancel()
 	seen, err := inside.Await(ctx, filepath.Join(b.l.s.Dir, sessiondir.Ops, ready), b.l.s.Nonce, inside.Locked, func(ctx context.Context) error {
