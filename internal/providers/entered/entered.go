@@ -82,7 +82,10 @@ func (s *Sandbox) Own(ctx context.Context, argv []string, stdin []byte) (out []b
 	within, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
 	out, err = s.Run(within, Command{Argv: argv, Env: s.Env, Stdin: stdin}, argv[2])
-	return out, err != nil && within.Err() != nil && ctx.Err() == nil, err
+	if stuck = err != nil && within.Err() != nil && ctx.Err() == nil; stuck && !failure.Is(err, failure.SessionLost) {
+		err = failure.New(failure.NotReady, "%s in %s did not end within %s: something else that runs there may keep it from that", argv[2], s.Name, s.Patience)
+	}
+	return out, stuck, err
 }
 
 // Run runs a command inside to its end, which has to be a good one, and returns the beginning of what it printed, 64 KiB at
@@ -108,7 +111,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command, what string) ([]byte, erro
 		case err != nil:
 			return nil, failure.Wrap(s.Box.Explain(ctx, err), failure.NotReady, "run %s in %s", what, s.Name)
 		case code != 0:
-			return nil, failure.New(failure.Failed, "%s in %s ended with %d: %s", what, s.Name, code, tail(talk.String()))
+			return nil, failure.New(failure.Failed, "%s in %s ended with %d%s", what, s.Name, code, tail(talk.String()))
 		}
 		return out.Bytes(), nil
 	}
@@ -134,13 +137,16 @@ func (e *lasts) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail is the end of what a command said.
+// tail is the end of what a command said, after a colon; one that was killed said nothing.
 func tail(s string) string {
 	s = strings.TrimSpace(s)
-	if len(s) > 2000 {
+	switch {
+	case s == "":
+		return ""
+	case len(s) > 2000:
 		s = "…" + strings.ToValidUTF8(s[len(s)-2000:], "")
 	}
-	return s
+	return ": " + s
 }
 
 // seen is a directory of the session's operations as the sandbox sees it.

@@ -34,7 +34,8 @@ import (
 // Sandboxes are no place for root.
 func TestAsAnOrdinaryUser(t *testing.T) {
 	engine.AsOrdinaryUser(t, "^TestSandbox", "TestSandboxRunsCommands", "TestSandboxFences", "TestSandboxWithoutRecords", "TestSandboxOutlivesItsGateway", "TestSandboxEndsWithItsMainProcess", "TestSandboxGivesPlaceholders", "TestSandboxAsksLittle",
-		"TestSandboxIsWhatWasAskedFor", "TestSandboxIsFoundAndEndedOnAnEngine", "TestSandboxOrphansAreRemoved")
+		"TestSandboxIsWhatWasAskedFor", "TestSandboxIsFoundAndEndedOnAnEngine", "TestSandboxOrphansAreRemoved", "TestSandboxWhoseProofIsTakenAway", "TestSandboxWithProfilesOfAnAgent", "TestSandboxInWhichAllElseIsStopped",
+		"TestSandboxWhoseRecordsAreChanged", "TestSandboxThatIsLeftInAMess")
 }
 
 // boxes is a gateway whose sandboxes are containers, and a worker of this user.

@@ -32,6 +32,17 @@ func NoteLaunched(dir, name string) error {
 	return f.Close()
 }
 
+// AnyLaunched says whether an attempt was ever noted: something of an agent may have been in the session's sandbox.
+func AnyLaunched(dir string) bool {
+	root, err := safefs.OpenRoot(dir)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	_, err = root.Lstat(launches)
+	return err == nil
+}
+
 // Launched is when an attempt was noted; fs.ErrNotExist where it was not.
 func Launched(dir, name string) (time.Time, error) {
 	root, err := safefs.OpenRoot(dir)
