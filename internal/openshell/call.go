@@ -212,6 +212,8 @@ func (g *Gateway) broken(c *call, err error) error {
 	switch {
 	case has("connection refused"):
 		return fail(startHint, "nothing listens at %s", r.Endpoint)
+	case has("no such host", "server misbehaving"):
+		return fail(again, "the name %s leads nowhere on this machine", r.host)
 	case has("first record does not look like a TLS handshake"):
 		return fail(again, "what listens at %s speaks plain text, and the registration says https: it is another program, or a gateway that was started with --disable-tls", r.Endpoint)
 	case has("certificate signed by unknown authority", "certificate is not trusted"):

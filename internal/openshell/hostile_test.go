@@ -3,9 +3,14 @@ package openshell
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
@@ -34,6 +39,28 @@ func TestAGatewayIsNotToldOfDeadlines(t *testing.T) {
 	}
 	if _, done, err := g.Create(ctx, &wire.CreateSandboxRequest{Name: "a"}); done != providers.No || !errors.Is(err, context.DeadlineExceeded) || s.called("CreateSandbox") > 0 {
 		t.Errorf("after the deadline: %v %v", done, err)
+	}
+}
+
+// What lies among the registrations is named as far as it is one, and a few are enough.
+func TestUnregisteredAmongMany(t *testing.T) {
+	config := registered(t, newAuthority(t), "lab", "https://127.0.0.1:1")
+	for i := range 40 {
+		put(t, filepath.Join(config, "openshell/gateways", fmt.Sprintf("z%02d", i), "x"), "")
+	}
+	put(t, filepath.Join(config, "openshell/gateways/.DS_Store"), "")
+	put(t, filepath.Join(config, "openshell/gateways/a\x1b[31mred\nline/x"), "")
+	_, err := Registrations{Vars: map[string]string{"XDG_CONFIG_HOME": config}}.Find("lob")
+	if !strings.Contains(err.Error(), "registered there: lab, z00, z01, ") || !strings.Contains(err.Error(), "z08, and 31 more)") || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("%q", err)
+	}
+}
+
+func TestANameThatLeadsNowhere(t *testing.T) {
+	g := &Gateway{registration: Registration{Alias: "lab", Endpoint: "https://x.localhost:1", host: "x.localhost"}}
+	err := g.broken(&call{}, status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp: lookup x.localhost: no such host"`))
+	if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "the name x.localhost leads nowhere on this machine") {
+		t.Errorf("%v", err)
 	}
 }
 

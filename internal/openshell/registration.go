@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -151,13 +152,21 @@ func systemOnly(alias, path string) error {
 		WithHint("%s", register(alias)).WithPaths(path)
 }
 
+// shown is how many registered gateways are named at most.
+const shown = 10
+
 // missing says why an alias has no folder.
 func (r Registrations) missing(gateways, alias string) error {
 	if path := r.system(alias); files.Exists(path) {
 		return systemOnly(alias, path)
 	}
 	has := "no gateway is registered there"
-	if names, _ := files.Names(gateways); len(names) > 0 {
+	names, _ := files.Names(gateways)
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, ".") || wellFormed(name) != nil })
+	if len(names) > shown {
+		names = append(names[:shown], fmt.Sprintf("and %d more", len(names)-shown))
+	}
+	if len(names) > 0 {
 		has = "registered there: " + strings.Join(names, ", ")
 	}
 	return failure.New(failure.NotReady, "there is no OpenShell gateway %q in %s (%s)", alias, gateways, has).
@@ -188,7 +197,7 @@ func (m metadata) endpoint(alias, path string) (endpoint, host string, err error
 		return refuse("is registered with the authentication %q, which laufwerk does not know: %s", m.Auth, why)
 	case m.Remote || m.RemoteHost != "":
 		return refuse("is registered as a remote one: the folders that laufwerk mounts would be that machine's, not the workspace's")
-	case err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Opaque != "" || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+	case err != nil || u.Scheme != "https" || u.Hostname() == "" || !validPort(u.Port()) || u.User != nil || u.Opaque != "" || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
 		out := failure.New(failure.NotReady, "the OpenShell gateway %q is registered at %q, which is not https://host:port", alias, m.Endpoint).
 			WithHint("%s", register(alias)).WithPaths(path)
 		return "", "", out
@@ -200,6 +209,12 @@ func (m metadata) endpoint(alias, path string) (endpoint, host string, err error
 		port = "443"
 	}
 	return "https://" + net.JoinHostPort(u.Hostname(), port), u.Hostname(), nil
+}
+
+// validPort says whether one can be connected to; "" is that of https.
+func validPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // loopback says whether a host's name can only mean this machine. What localhost resolves to is looked at when it is dialled.

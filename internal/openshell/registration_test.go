@@ -126,6 +126,8 @@ func TestRefusedRegistrations(t *testing.T) {
 		"a path":            {metadata(`{"gateway_endpoint":"https://127.0.0.1:1/x"}`), failure.NotReady, "not https://host:port"},
 		"a user":            {metadata(`{"gateway_endpoint":"https://me:pw@127.0.0.1:1"}`), failure.NotReady, "not https://host:port"},
 		"a socket":          {metadata(`{"gateway_endpoint":"unix:///run/gw.sock"}`), failure.NotReady, "not https://host:port"},
+		"no port":           {metadata(`{"gateway_endpoint":"https://127.0.0.1:0"}`), failure.NotReady, "not https://host:port"},
+		"too high a port":   {metadata(`{"gateway_endpoint":"https://127.0.0.1:99999"}`), failure.NotReady, "not https://host:port"},
 		"null":              {metadata(`null`), failure.NotReady, "not https://host:port"},
 		"empty":             {metadata(``), failure.NotReady, "is not its JSON"},
 		"torn":              {metadata(`{"gateway_endpoint":"https://127.0`), failure.NotReady, "is not its JSON"},
