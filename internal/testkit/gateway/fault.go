@@ -202,7 +202,7 @@ func (l *life) begin(ctx context.Context, method string) (Fault, error) {
 		return Fault{}, broken()
 	}
 	l.g.mu.Lock()
-	l.g.calls[call]++
+	l.g.calls = append(l.g.calls, call)
 	l.g.mu.Unlock()
 	f := l.g.fault(call)
 	if err := f.first(ctx); err != nil {

@@ -20,6 +20,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,7 +60,7 @@ type Gateway struct {
 	rows      map[string]*row // by name
 	providers map[string]*provider
 	profiles  map[string]*wire.ProviderProfile
-	calls     map[string]int
+	calls     []string
 	faults    map[string][]*Fault
 	leads     map[string]*url.URL // by host:port
 }
@@ -128,7 +129,7 @@ func begin(t testkit.T, o Options, back func(g *Gateway) backend) *Gateway {
 	}
 	g := &Gateway{
 		options: o, t: t, namespace: "t" + random(6), identity: newIdentity(t), address: "127.0.0.1:0",
-		rows: map[string]*row{}, providers: map[string]*provider{}, profiles: builtin(), calls: map[string]int{}, faults: map[string][]*Fault{},
+		rows: map[string]*row{}, providers: map[string]*provider{}, profiles: builtin(), faults: map[string][]*Fault{},
 		leads: map[string]*url.URL{},
 	}
 	g.back = back(g)
@@ -190,11 +191,18 @@ func (g *Gateway) Rotate() {
 func (g *Gateway) Calls() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out := make(map[string]int, len(g.calls))
-	for name, n := range g.calls {
-		out[name] = n
+	out := map[string]int{}
+	for _, name := range g.calls {
+		out[name]++
 	}
 	return out
+}
+
+// Sequence are the names of those calls in their order.
+func (g *Gateway) Sequence() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.calls)
 }
 
 // Start runs the gateway again on what it has stored. One that runs stays as it is.
