@@ -242,8 +242,13 @@ func lostFailure(c Claim) error {
 }
 
 func unknown(c Claim, err error) error {
+	hint := resumeHint(c)
+	var cause *failure.Error
+	if errors.As(err, &cause) && cause.Hint != "" { // what is not seen now may never be
+		hint += "\n" + cause.Hint
+	}
 	e := failure.New(failure.OutcomeUnknown, "it is not known whether the %s was made", c.name()).
-		WithHint("%s", resumeHint(c)).WithField("claim", c.ID).WithField("state", c.State)
+		WithHint("%s", hint).WithField("claim", c.ID).WithField("state", c.State)
 	e.Err = err
 	return e
 }

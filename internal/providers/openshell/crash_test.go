@@ -180,6 +180,7 @@ func (w *world) goesOn(l life, point string, resume bool) error {
 		return err
 	}
 	of := providers.Intent{Claim: l.Request.ID}
+	asked := point == "openshell/after-note#1" || point == "openshell/before-create#1" // for all that can be known
 	if rows, containers := w.there(of); rows > 1 || containers > 1 || begun && !c.Outstanding() && rows+containers > 0 {
 		return fmt.Errorf("it is %s, with %d rows and %d containers", c.State, rows, containers)
 	}
@@ -188,7 +189,7 @@ func (w *world) goesOn(l life, point string, resume bool) error {
 		if rows, containers := w.there(of); rows > 1 || containers > 1 {
 			return fmt.Errorf("resumed, it has %d rows and %d containers", rows, containers)
 		}
-		if asked := point == "openshell/after-note#1" || point == "openshell/before-create#1"; err != nil && !asked {
+		if err != nil && !asked {
 			return fmt.Errorf("it was %s, and cannot be had: %w", c.State, err)
 		} else if asked && c.State != claims.Unknown {
 			return fmt.Errorf("what was about to be asked for is %s: %w", c.State, err)
@@ -203,10 +204,9 @@ func (w *world) goesOn(l life, point string, resume bool) error {
 	switch {
 	case rows+containers > 0:
 		return fmt.Errorf("it is %s, with %d rows and %d containers: %w", c.State, rows, containers, err)
-	case c.State == claims.Unknown: // it may still have been asked for
-		if point != "openshell/after-note#1" && point != "openshell/before-create#1" {
-			return fmt.Errorf("it is unknown: %w", err)
-		}
+	case (c.State == claims.Unknown) != asked:
+		return fmt.Errorf("it is %s: %w", c.State, err)
+	case asked: // it may still appear
 		return nil
 	case err != nil || c.State != claims.Released:
 		return fmt.Errorf("it is %s: %w", c.State, err)

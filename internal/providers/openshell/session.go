@@ -252,10 +252,15 @@ func (p *Provider) Resolve(ctx context.Context, in providers.Intent) providers.R
 	case f.presence != providers.Unseen && !was && in.Resource == "":
 		return p.unasked(ctx, in, s, at)
 	case f.presence == providers.Absent:
-		f.err = failure.New(failure.OutcomeUnknown, "the creation of the sandbox %s was asked for and not answered, and the gateway %q does not have it now: it may still appear", client.Name(in.Claim), s.Gateway).
-			WithHint("laufwerk claims abandon %s --reason '…'   # when it is certain that nothing came of it", in.Claim)
+		f.err = unanswered(in, s)
 	}
 	return providers.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
+}
+
+// unanswered is why a sandbox that is not there may still come to be.
+func unanswered(in providers.Intent, s spec) error {
+	return failure.New(failure.OutcomeUnknown, "the creation of the sandbox %s was asked for and not answered, and the gateway %q does not have it now: it may still appear", client.Name(in.Claim), s.Gateway).
+		WithHint("laufwerk claims abandon %s --reason '…'   # when it is certain that nothing came of it", in.Claim)
 }
 
 // unasked is the answer where no sandbox was asked for.
@@ -347,7 +352,7 @@ func (p *Provider) pauses() func(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:
-			pause = min(pause+max(pause/16, time.Millisecond), time.Second)
+			pause = min(pause+max(pause/32, time.Millisecond/2), time.Second)
 			return nil
 		}
 	}
@@ -373,7 +378,8 @@ func (l look) vanished(ctx context.Context, f seen) providers.Result {
 	return l.undo(ctx, failure.New(failure.SessionLost, "the sandbox %s was made, and is gone", client.Name(l.in.Claim)))
 }
 
-// Observe looks for the sandbox, at the gateway and on the engine, and for the session's directory.
+// Observe looks for the sandbox, at the gateway and on the engine, and for the session's directory. One that was asked for and
+// is not there is not seen, rather than absent.
 func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.Observation {
 	s, err := read(in)
 	if err != nil {
@@ -384,10 +390,32 @@ func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.O
 		return providers.Observation{Err: err, Evidence: p.saw("nothing could be learned: %v", err)}
 	}
 	o := l.observe(ctx)
+	if o.Presence == providers.Absent && in.Resource == "" {
+		was, err := p.noted(in, s)
+		if was {
+			err = unanswered(in, s)
+		}
+		if err != nil {
+			return providers.Observation{Err: err, Evidence: o.Evidence}
+		}
+	}
 	if o.Presence == providers.Absent || o.Presence == providers.Residue {
 		return p.directory(in, s).Observe(o, in.Resource)
 	}
 	return o
+}
+
+// noted says whether the session's directory tells that a sandbox was asked for.
+func (p *Provider) noted(in providers.Intent, s spec) (bool, error) {
+	at, err := sessiondir.Open(s.Dir, p.directory(in, s).ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer at.Close()
+	return at.Noted(asked)
 }
 
 // Delete deletes the sandbox, which ends everything in it, and once nothing of it can run any more the directory.
