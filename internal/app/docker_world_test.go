@@ -241,7 +241,7 @@ func (b *boxed) sessions() (list []detailedClaim) {
 		b.t.Fatal(err)
 	}
 	for _, c := range doc.Claims {
-		if c.Provider == "docker" {
+		if c.Kind == "session" {
 			list = append(list, c)
 		}
 	}
