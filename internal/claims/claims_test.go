@@ -323,6 +323,20 @@ func TestAllocateAgain(t *testing.T) {
 	wantFailure(t, err, failure.Unsupported, "nobody")
 }
 
+// What could not be asked has to be there first; trying again alone would bring the same.
+func TestWhatTheOtherSideNeedsIsSaidFirst(t *testing.T) {
+	t.Parallel()
+	mem, w := newMemory(), newWorld()
+	d := driver(mem, w)
+	c := allocate(t, d, "a")
+	w.fault = func(call string) string { return map[string]string{"delete": "lost", "observe": "down"}[call] }
+	_, err := d.Release(context.Background(), c.ID)
+	wantFailure(t, err, failure.Retained, "nothing listens there")
+	if got, want := failure.As(err).Hint, "start it\n"+c.CleanupHint(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestStrangersAreNeverTouched(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -142,7 +142,11 @@ func retained(c Claim, cause error) error {
 		e.Message = fmt.Sprintf("something that is not laufwerk's has the name of the %s, and was not touched: ", c.name())
 		e.Hint = fmt.Sprintf("look at it, then give the claim up: laufwerk claims abandon %s --reason '...'", c.ID)
 	}
-	if f := failure.As(cause); f != nil && f.Fields["answers"] != nil { // an endpoint of another identity
+	f := failure.As(cause)
+	if f != nil && f.Kind == failure.NotReady && f.Hint != "" && e.Hint == c.CleanupHint() { // before that the other side has to be there
+		e.Hint = f.Hint + "\n" + c.CleanupHint()
+	}
+	if f != nil && f.Fields["answers"] != nil { // an endpoint of another identity
 		e.Hint = fmt.Sprintf("%s   # once that one answers again\n%s --accept-identity %s   # if it is the same one, moved or set up anew",
 			c.CleanupHint(), c.CleanupHint(), failure.Quote(fmt.Sprintf("%s=%v", c.Intent.Endpoint, f.Fields["answers"])))
 	}

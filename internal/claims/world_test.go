@@ -159,6 +159,9 @@ func (w *world) Observe(_ context.Context, in providers.Intent) providers.Observ
 	if f == "unseen" {
 		return providers.Observation{Err: errors.New("HTTP 500")}
 	}
+	if f == "down" {
+		return providers.Observation{Err: failure.New(failure.NotReady, "nothing listens there").WithHint("start it")}
+	}
 	t := w.things[in.Resource]
 	if in.Resource == "" {
 		t = w.named(in.Name)
