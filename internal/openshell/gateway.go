@@ -149,9 +149,12 @@ func (g *Gateway) Close() {
 func (g *Gateway) client() wire.OpenShellClient {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.failed && g.conn.GetState() != connectivity.Ready && !g.closed {
-		_ = g.conn.Close()
-		g.conn = nil
+	if g.conn != nil && !g.closed {
+		// A call whose connection broke off may be the one that tried in vain, and not know it.
+		if state := g.conn.GetState(); state == connectivity.TransientFailure || g.failed && state != connectivity.Ready {
+			_ = g.conn.Close()
+			g.conn = nil
+		}
 	}
 	g.failed = false
 	if g.conn == nil && !g.closed {
