@@ -33,7 +33,7 @@ echo done
 `
 
 // More than a request to a gateway can hold, and no whole number of anything.
-const transferred = 3<<20 + 5
+const transferred = 3<<19 + 5
 
 // transfer is what goes in and out: every byte, at places that shift.
 func transfer() []byte {
@@ -228,6 +228,7 @@ func (s *sandboxed) works() {
 	if b, err := os.ReadFile(filepath.Join(s.project, "edited.txt")); err != nil || string(b) != "one\ntwo\n" {
 		t.Errorf("written back: %q, %v", b, err)
 	}
+	t.Log(s.must([]int{0}, "runs", "show", run))
 	if t.Failed() {
 		return
 	}

@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +20,35 @@ import (
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
+// suite runs TestOpenShellGateway as `make test-openshell` does for the worker.
+func (s *sandboxed) suite(vars ...string) (said string) {
+	s.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	program := filepath.Join(s.dir, "suite")
+	s.copies(self, program)
+	temporary := filepath.Join(s.dir, "tmp")
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	s.own()
+	args := append(slices.Clone(s.user), program, "-test.v", "-test.run", "^TestOpenShellGateway$")
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = s.project
+	cmd.Env = append(s.command(nil).Env, append(vars, "TMPDIR="+temporary, ofGateway+"="+s.alias, ofProvider+"="+s.provider, ofImages+"="+s.images, testkit.BinaryVariable+"="+s.program)...)
+	out, err := cmd.CombinedOutput()
+	s.t.Logf("%s", out)
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestOpenShellGateway") {
+		s.t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(temporary, "*")); len(left) > 0 {
+		s.t.Errorf("left: %v", left)
+	}
+	return string(out)
+}
+
 // The suite, with an agent that calls no model, as the worker of a gateway that it has provisioned itself.
 func TestOpenShellSuiteWithACommand(t *testing.T) {
 	t.Parallel()
@@ -30,7 +60,9 @@ func TestOpenShellSuiteWithACommand(t *testing.T) {
 	if made := s.prepare().Targets[0]; made.Probe.Status != "passed" {
 		t.Fatalf("%+v", made)
 	}
-	s.verify(false)
+	if said := s.suite(ofAgent + "=command"); strings.Count(said, "verified: ") != 16 {
+		t.Error("it does not say all that it verifies")
+	}
 }
 
 // The suite, with the real Codex and a model server of one's own, to which the profile of the login lets it.
@@ -53,7 +85,6 @@ func TestOpenShellSuiteWithCodex(t *testing.T) {
 	if _, err := s.look.ImportProfile(t.Context(), adapted, "a test"); err != nil {
 		t.Fatal(err)
 	}
-	s.mayAsk()
 	s.target()
 	s.must([]int{0}, "provision", "openshell")
 	if made := s.prepare().Targets[0]; made.Probe.Status != "passed" {
@@ -62,7 +93,7 @@ func TestOpenShellSuiteWithCodex(t *testing.T) {
 	m.PlayEach(
 		[]testkit.Step{testkit.Shell("echo one > edited.txt"), testkit.Say("done"), testkit.Shell("echo two >> edited.txt"), testkit.Say("done")},
 		[]testkit.Step{testkit.Shell("echo intruder > intruder.txt; env | sort"), testkit.Say("It is not possible.")})
-	s.verify(true)
+	said := s.suite(ofModel + "=" + s.model)
 	sent := m.Requests("")
 	if len(sent) != 6 || len(m.Threads()) != 2 {
 		t.Fatalf("%d requests in %v", len(sent), m.Threads())
@@ -75,7 +106,7 @@ func TestOpenShellSuiteWithCodex(t *testing.T) {
 	if !strings.Contains(sent[5].Raw, "Read-only file system") {
 		t.Errorf("what the reviewer could do: %v", last(sent[5]))
 	}
-	s.noSecret(secrets, sent[5].Raw)
+	s.noSecret(secrets, sent[5].Raw, said)
 }
 
 // noSecret looks for the login wherever laufwerk writes: it is nowhere, also not in the sessions' own directories.
