@@ -55,9 +55,9 @@ func Credentials(raw json.RawMessage) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Fingerprint is sha256 over kind, id and options, as JSON with sorted keys. It neither holds nor needs the literal values of
+// fingerprint is sha256 over kind, id and options, as JSON with sorted keys. It neither holds nor needs the literal values of
 // variables: these count as environment.Redact shows them.
-func Fingerprint(kind, id string, defining json.RawMessage) (string, error) {
+func fingerprint(kind, id string, defining json.RawMessage) (string, error) {
 	kept, err := environment.Redact(defining)
 	if err != nil {
 		return "", err

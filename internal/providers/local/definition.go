@@ -32,10 +32,5 @@ func (*Provider) Validate(given json.RawMessage) (providers.Definition, error) {
 	if c.Env, err = environment.Parse("env", fields["env"], "CODEX_HOME"); err != nil {
 		return providers.Definition{}, err
 	}
-	normal, err := json.Marshal(c)
-	if err != nil {
-		return providers.Definition{}, err
-	}
-	sum, err := targets.Fingerprint(Kind, c.ID, normal)
-	return providers.Definition{Kind: Kind, ID: c.ID, Options: normal, Fingerprint: sum}, err
+	return targets.Definition(Kind, c.ID, c, c)
 }

@@ -42,17 +42,9 @@ func Validate(given json.RawMessage) (providers.Definition, error) {
 	if err != nil {
 		return providers.Definition{}, err
 	}
-	normal, err := json.Marshal(c)
-	if err != nil {
-		return providers.Definition{}, err
-	}
-	c.ImageCacheDirectory = ""
-	defining, err := json.Marshal(c)
-	if err != nil {
-		return providers.Definition{}, err
-	}
-	sum, err := targets.Fingerprint(Kind, c.ID, defining)
-	return providers.Definition{Kind: Kind, ID: c.ID, Options: normal, Fingerprint: sum}, err
+	defining := c
+	defining.ImageCacheDirectory = ""
+	return targets.Definition(Kind, c.ID, c, defining)
 }
 
 // Credentials are the logins that a described target (a providers.Definition as JSON) gives to agents.
