@@ -10,6 +10,8 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
+	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
@@ -150,5 +152,42 @@ chmod 000 /sandbox/home /sandbox/ops; touch /sandbox/work/done`)
 	}
 	if _, err := os.Lstat(filepath.Join(outside, "kept")); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a gateway says of a sandbox goes into one line of bounded length, whatever it is.
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	said := func(phase wire.SandboxPhase, of ...*wire.SandboxCondition) string {
+		return condition(&wire.Sandbox{Status: &wire.SandboxStatus{Phase: phase, Conditions: of}})
+	}
+	long := said(wire.SandboxPhase_SANDBOX_PHASE_ERROR, &wire.SandboxCondition{Reason: "ContainerExited", Message: "\x1b[31m\nlog: " + strings.Repeat("é", 1<<20)})
+	if len(long) > 1100 || strings.ContainsAny(long, "\x1b\n") || !strings.HasPrefix(long, "ERROR, ContainerExited: ") {
+		t.Errorf("%d bytes: %.100q", len(long), long)
+	}
+	if got := said(99); got != "99" {
+		t.Errorf("%q", got)
+	}
+	if got := condition(nil); got != "UNSPECIFIED" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A sandbox whose working directory is not fixed is not the one that was asked for.
+func TestAWorkingDirectoryThatCanBeWritten(t *testing.T) {
+	t.Parallel()
+	in := providers.Intent{Claim: "c", Owner: "o", Resource: "id"}
+	s := spec{Image: "i", UID: 1234, GID: 1234}
+	sb := &wire.Sandbox{
+		Metadata: &wire.ObjectMeta{Id: "id", Name: client.Name("c"), Labels: client.Labels("o", "c", "")},
+		Spec:     &wire.SandboxSpec{Template: &wire.SandboxTemplate{Image: "i"}, Policy: s.policy()},
+		Status:   &wire.SandboxStatus{Phase: wire.SandboxPhase_SANDBOX_PHASE_READY},
+	}
+	if why := differs(sb, in, s); why != "" {
+		t.Fatal(why)
+	}
+	sb.Spec.Policy.Filesystem.IncludeWorkdir = true
+	if why := differs(sb, in, s); why != "/sandbox can be written in it" {
+		t.Errorf("%q", why)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -22,12 +23,16 @@ import (
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // ready is made by the sandbox's main process, in policy.Ops.
 const ready = "ready"
+
+// bindMounts is the gateway's setting without which it mounts no directory of this host.
+const bindMounts = "enable_bind_mounts"
 
 // asked is left in the session's directory before the gateway is asked for a sandbox. Without it none was asked for.
 const asked = "asked"
@@ -189,6 +194,9 @@ func (l look) create(ctx context.Context, at *sessiondir.Folder) providers.Resul
 	case failure.Is(err, failure.AlreadyExists):
 		return l.taken(ctx, err)
 	case done == providers.No:
+		if f := failure.As(err); f != nil && f.Hint == "" && strings.Contains(err.Error(), bindMounts) {
+			f.Hint = bindMounts + " = true   # in [openshell.drivers.docker] of the gateway's gateway.toml; then restart the gateway"
+		}
 		return providers.Result{Done: providers.No, Err: err, Evidence: l.p.saw("the gateway refused to create %s: %v", req.GetName(), err)}
 	}
 	return providers.Result{Err: errors.Join(err, errUnanswered(done)), Evidence: l.p.saw("the creation of %s was asked for, and not answered: %v", req.GetName(), err)}
@@ -330,15 +338,19 @@ func (l look) up(ctx context.Context, sb *wire.Sandbox) (*wire.Sandbox, error) {
 	}
 }
 
-// condition is what a gateway says of a sandbox's state.
+// condition is what a gateway says of a sandbox's state, in one line; a message can have a whole log in it.
 func condition(sb *wire.Sandbox) string {
+	const longest = 1000
 	out := phase(sb)
 	for _, c := range sb.GetStatus().GetConditions() {
 		if c.GetStatus() != "True" {
 			out += ", " + c.GetReason() + ": " + c.GetMessage()
 		}
 	}
-	return out
+	if len(out) > longest {
+		out = strings.ToValidUTF8(out[:longest], "") + " …"
+	}
+	return redact.Line(out)
 }
 
 // pauses are waits between looks. Each is a part of what was waited so far, so that little is lost of a short time and little is

@@ -239,7 +239,7 @@ func TestWhatMustNotBeUsed(t *testing.T) {
 			}
 			in := w.intent(change...)
 			r, _ := w.outcome(k, in)
-			if r.Done != providers.No || !failure.Is(r.Err, c.kind) || !strings.Contains(r.Err.Error(), c.says) {
+			if r.Done != providers.No || !failure.Is(r.Err, c.kind) || !strings.Contains(r.Err.Error(), c.says) || failure.As(r.Err).Hint == "" {
 				t.Errorf("%v %v", r.Done, r.Err)
 			}
 			w.ended(k, in)

@@ -94,6 +94,9 @@ func differs(sb *wire.Sandbox, in providers.Intent, s spec) string {
 			return fmt.Sprintf("it has no network rule %q", name)
 		}
 	}
+	if got.GetFilesystem().GetIncludeWorkdir() {
+		return policy.Root + " can be written in it"
+	}
 	for _, dir := range got.GetFilesystem().GetReadWrite() {
 		if !slices.Contains(want.GetFilesystem().GetReadWrite(), dir) {
 			return fmt.Sprintf("%s can be written in it", dir)
