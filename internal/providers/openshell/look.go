@@ -194,6 +194,9 @@ func (l look) observe(ctx context.Context) providers.Observation {
 	if l.in.Resource == "" {
 		l.in.Resource = f.sandbox.GetMetadata().GetId()
 	}
+	if _, known := l.p.cleared.LoadAndDelete(l.in.Resource); known {
+		return l.together(f, nil, nil, nil)
+	}
 	ours, others, err := l.containers(ctx)
 	return l.together(f, ours, others, err)
 }
@@ -242,6 +245,9 @@ func (l look) end(ctx context.Context) providers.Result {
 		return providers.Result{Err: f.err, Evidence: f.evidence}
 	}
 	r := l.clear(ctx)
+	if r.Done == providers.Yes && f.sandbox != nil && f.sandbox.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
+		l.p.cleared.Store(l.in.Resource, true)
+	}
 	r.Resource, r.Evidence = l.in.Resource, append(evidence, r.Evidence...)
 	return r
 }
