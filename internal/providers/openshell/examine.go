@@ -33,11 +33,10 @@ func (p *Provider) Examine(ctx context.Context, def providers.Definition) []chec
 		return []checks.Check{checks.Failed("host", err)}
 	}
 	out := []checks.Check{checks.New("host", checks.Pass, "sessions run as this process's user, %d:%d", p.c.UID, p.c.GID), examineLandlock()}
-	g, gerr := p.c.Gateway(ctx, c.Gateway)
-	out = append(out, examineGateway(c, g, gerr))
-	e, eerr := p.c.Connect(ctx, "")
-	out = append(out, p.examineEngine(g, e, eerr))
-	if eerr != nil {
+	gateway, engine := p.both(ctx, c)
+	g, e := gateway.it, engine.it
+	out = append(out, examineGateway(c, g, gateway.err), p.examineEngine(g, e, engine.err))
+	if engine.err != nil {
 		out = append(out, checks.New("limits", checks.Skip, "the engine cannot be asked"), checks.New("image", checks.Skip, "the engine cannot be asked"))
 	} else {
 		i, err := p.image(ctx, e, def, c)

@@ -200,14 +200,15 @@ func (p *Provider) find(ctx context.Context, def providers.Definition, need prov
 		say("host", err)
 		return f, out
 	}
-	if f.gateway, err = p.c.Gateway(ctx, c.Gateway); err != nil {
-		say("gateway", err)
+	g, e := p.both(ctx, c)
+	if f.gateway = g.it; g.err != nil {
+		say("gateway", g.err)
 	}
-	if f.engine, err = p.c.Connect(ctx, ""); err == nil {
-		err = fits(f.engine.Facts())
+	if f.engine = e.it; e.err == nil {
+		e.err = fits(f.engine.Facts())
 	}
-	if err != nil {
-		say("engine", err)
+	if e.err != nil {
+		say("engine", e.err)
 	}
 	if len(out) > 0 {
 		return f, out
@@ -224,6 +225,21 @@ func (p *Provider) find(ctx context.Context, def providers.Definition, need prov
 		}
 	}
 	return f, out
+}
+
+// reached is what answered, or why nothing did.
+type reached[T any] struct {
+	it  T
+	err error
+}
+
+// both reaches the gateway and the engine of the settings, side by side.
+func (p *Provider) both(ctx context.Context, c config) (g reached[*client.Gateway], e reached[*dockerengine.Engine]) {
+	var looks sync.WaitGroup
+	looks.Go(func() { g.it, g.err = p.c.Gateway(ctx, c.Gateway) })
+	looks.Go(func() { e.it, e.err = p.c.Connect(ctx, "") })
+	looks.Wait()
+	return g, e
 }
 
 // host refuses workers whose files or processes a sandbox could not share.
