@@ -121,6 +121,9 @@ func (f *Folder) whose(name string) (providers.Presence, error) {
 	}
 	b, _, err := f.parent.ReadFile(name+"/"+identity, maxIdentity)
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := f.parent.Lstat(name); errors.Is(err, fs.ErrNotExist) { // somebody else ends it, too
+			return providers.Absent, nil
+		}
 		return providers.Foreign, fmt.Errorf("%s has no %s", at, identity)
 	}
 	if err != nil {
@@ -223,7 +226,7 @@ func (f *Folder) Remove(ctx context.Context) error {
 			return err
 		}
 		crash.Point("sessiondir/before-ending")
-		if err := f.rename(f.name, f.name+ending); err != nil {
+		if err := f.rename(f.name, f.name+ending); err != nil && !errors.Is(err, fs.ErrNotExist) { // somebody else ends it, too
 			return err
 		}
 		crash.Point("sessiondir/after-ending")
