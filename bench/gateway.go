@@ -33,13 +33,13 @@ type gateway struct {
 	client *client.Gateway
 }
 
-// serve starts one for the user of b's commands; host is of the engine that has its containers, "" is for memory.
+// serve starts one for the user of b's commands, on an engine as slow as a real one is, and with "" for that in memory.
 func (b *bench) serve(host string) (*gateway, error) {
 	home := filepath.Join(b.dir, "home")
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, err
 	}
-	g := &gateway{cmd: exec.CommandContext(b, filepath.Join(b.tools, gatewayProgram), "-engine", host, filepath.Join(home, ".config"), gatewayAlias)}
+	g := &gateway{cmd: exec.CommandContext(b, filepath.Join(b.tools, gatewayProgram), "-engine", host, "-real="+strconv.FormatBool(host != ""), filepath.Join(home, ".config"), gatewayAlias)}
 	g.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + os.TempDir(), "LAUFWERK_TEST_SUPERVISOR=" + filepath.Join(b.tools, supervisorProgram)}
 	var errs bytes.Buffer
 	g.cmd.Stderr = &errs

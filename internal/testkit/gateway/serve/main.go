@@ -1,8 +1,9 @@
 // Serve is the gateway for tests as a program of its own. It registers itself as ALIAS below CONFIG ($XDG_CONFIG_HOME), prints
 // the endpoint of the engine that its sandboxes are on, and serves until its stdin ends. For each line on its stdin it prints
-// the calls that it has had since the last one, as JSON. Without an engine its sandboxes are in memory.
+// the calls that it has had since the last one, as JSON. Without an engine its sandboxes are in memory. With -real it takes its
+// time, so that a sandbox is READY after 0.45 s or more and gone after 0.1 s, as was seen of a real gateway.
 //
-//	serve [-engine unix:///PATH] CONFIG ALIAS
+//	serve [-engine unix:///PATH] [-real] CONFIG ALIAS
 package main
 
 import (
@@ -12,12 +13,14 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
 func main() {
 	endpoint := flag.String("engine", "", "where containers are made")
+	slow := flag.Bool("real", false, "as slow as a real one")
 	flag.Parse()
 	if flag.NArg() != 2 {
 		flag.Usage()
@@ -29,6 +32,10 @@ func main() {
 		g = gateway.Memory(p, gateway.Options{})
 	} else {
 		g = gateway.ContainersOn(p, *endpoint, gateway.Options{})
+	}
+	if *slow {
+		g.Fault(gateway.Landing, gateway.Delay(300*time.Millisecond).Times(0))
+		g.Fault(gateway.Removing, gateway.Delay(70*time.Millisecond).Times(0))
 	}
 	g.Register(flag.Arg(0), flag.Arg(1))
 	fmt.Println(g.Engine())
