@@ -27,6 +27,9 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 	if err := sessiondir.MakeOperation(l.s.Dir, filepath.Base(dir), l.s.Gives); err != nil {
 		return supervise.Refused(err)
 	}
+	if err := sessiondir.NoteLaunch(l.s.Dir); err != nil {
+		return supervise.Refused(err)
+	}
 	within, cancel := context.WithTimeout(ctx, l.s.Patience)
 	defer cancel()
 	unreached := false

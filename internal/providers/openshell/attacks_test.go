@@ -14,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
 // appears waits for a file of the workspace.
@@ -46,6 +47,20 @@ func TestSandboxWhoseProofIsTakenAway(t *testing.T) {
 	must(t, err)
 	if said, code := b.run(in, sb, "last", "echo well"); said != "well\n" || code != 0 {
 		t.Errorf("%q %d", said, code)
+	}
+}
+
+// That a supervisor was started may not have been heard of, by a worker that was killed as well: what it ran was there.
+func TestSandboxWhoseProofIsTakenAwayUnheard(t *testing.T) {
+	b := newBoxes(t)
+	in, sb := b.open(false)
+	b.w.g.Fault("ExecSandbox", gateway.LoseReply())
+	_ = sb.Launcher().Launch(bounded(t), ops(t, in, "1"), specOf(in, sb, "1", "bash", "-c", "rm /sandbox/ops/ready; echo >gone"))
+	b.appears("gone")
+	b = b.another()
+	b.Provider.w.ready = 5 * time.Second
+	if _, err := b.Enter(bounded(t), in, coding); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -34,7 +34,7 @@ import (
 // Sandboxes are no place for root.
 func TestAsAnOrdinaryUser(t *testing.T) {
 	engine.AsOrdinaryUser(t, "^TestSandbox", "TestSandboxRunsCommands", "TestSandboxFences", "TestSandboxWithoutRecords", "TestSandboxOutlivesItsGateway", "TestSandboxEndsWithItsMainProcess", "TestSandboxGivesPlaceholders", "TestSandboxAsksLittle",
-		"TestSandboxIsWhatWasAskedFor", "TestSandboxIsFoundAndEndedOnAnEngine", "TestSandboxOrphansAreRemoved", "TestSandboxWhoseProofIsTakenAway", "TestSandboxWithProfilesOfAnAgent", "TestSandboxInWhichAllElseIsStopped",
+		"TestSandboxIsWhatWasAskedFor", "TestSandboxIsFoundAndEndedOnAnEngine", "TestSandboxOrphansAreRemoved", "TestSandboxWhoseProofIsTakenAway", "TestSandboxWhoseProofIsTakenAwayUnheard", "TestSandboxWithProfilesOfAnAgent", "TestSandboxInWhichAllElseIsStopped",
 		"TestSandboxWhoseRecordsAreChanged", "TestSandboxThatIsLeftInAMess")
 }
 

@@ -12,16 +12,29 @@ import (
 // there is true, and so are the times.
 const launches = "launches"
 
-// NoteLaunched leaves behind that an attempt runs. It need not be durable: after the end of this host nothing does.
-func NoteLaunched(dir, name string) error {
+// NoteLaunch leaves behind that a first attempt may run from now on.
+func NoteLaunch(dir string) error {
 	root, err := safefs.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if err := root.Mkdir(launches, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := root.Mkdir(launches, 0o700); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	return nil
+}
+
+// NoteLaunched leaves behind that an attempt runs. It need not be durable: after the end of this host nothing does.
+func NoteLaunched(dir, name string) error {
+	if err := NoteLaunch(dir); err != nil {
+		return err
+	}
+	root, err := safefs.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	f, err := root.Create(launches+"/"+name, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -32,7 +45,7 @@ func NoteLaunched(dir, name string) error {
 	return f.Close()
 }
 
-// AnyLaunched says whether an attempt was ever noted: something of an agent may have been in the session's sandbox.
+// AnyLaunched says whether NoteLaunch was called: something of an agent may have been in the session's sandbox.
 func AnyLaunched(dir string) bool {
 	root, err := safefs.OpenRoot(dir)
 	if err != nil {
