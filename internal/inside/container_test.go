@@ -459,7 +459,7 @@ func TestALoginStaysInTheMemoryThatItIsPutInto(t *testing.T) {
 // Many small processes together take all memory: they go, and the larger two of ours, without which nothing is known, stay.
 func TestWhereMemoryRunsOutTheCommandGoes(t *testing.T) {
 	t.Parallel()
-	b := newBox(t, "busybox", func(h *container.HostConfig) { h.Memory, h.MemorySwap = 48<<20, 48<<20 })
+	b := newBox(t, "busybox", func(h *container.HostConfig) { h.Memory, h.MemorySwap = 36<<20, 36<<20 })
 	proc, err := supervise.Start(bounded(t), b, b.dir("op"), run("sh", "-c",
 		`n=0; while [ $n -lt 60 ]; do n=$((n+1)); (x=$(head -c 1000000 /dev/zero | tr '\0' x); sleep 1000; :) & sleep 0.02; done; echo over`))
 	must(t, err)

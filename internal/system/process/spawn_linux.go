@@ -57,10 +57,11 @@ func Spawn(c Command, withOwner bool) (int, error) {
 }
 
 // expendable makes this process the first to be killed where memory runs out, which what it starts inherits, until the result
-// is called. Where that cannot be done the kernel goes by size, as ever. See proc_pid_oom_score_adj(5): half of all memory
-// outweighs what any small process has, and who raises the value may take it back.
+// is called. Where that cannot be done the kernel goes by size, as ever. See proc_pid_oom_score_adj(5): the value is in
+// thousandths of all memory, which outweighs what any process has (half of it does not: where there is little, pages of our own
+// program's file are more), and who raises it may take it back.
 func expendable() (restore func()) {
-	const name, value = "/proc/self/oom_score_adj", 500
+	const name, value = "/proc/self/oom_score_adj", 1000
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return func() {}
