@@ -34,7 +34,7 @@ func replays() map[string]replay {
 		"C15": {"a sweep ends what is just being made", []string{"claims: TestSweepReadsClaimsAfterListing", "app: TestDockerTurnOutlivesItsWorker"}, ""},
 		"C17": {"the terminal goes and something outlives it unnoticed", []string{"script: run/case-hangup", "app: TestDockerSignalsAtRandomTimes"}, ""},
 		"C19": {"a check comes after the first change", []string{"script: run/case-no-shell", "script: run/bad-target", "providers/docker: TestRefusalsBeforeAnythingIsMade"}, ""},
-		"C21": {"a state that no clean-up leads out of", []string{"claims: TestEveryStoredStateReachesReleased", "script: cleanup/case-lost", "app: TestDockerFaults", "app: TestDockerContainerIsPaused", "providers/openshell: TestSandboxesThatMustNotBeUsed"}, ""},
+		"C21": {"a state that no clean-up leads out of", []string{"claims: TestEveryStoredStateReachesReleased", "script: cleanup/case-lost", "app: TestDockerFaults", "app: TestDockerContainerIsPaused", "providers/openshell: TestWhatMustNotBeUsed"}, ""},
 		"C22": {"killed after the create and before it is recorded", []string{"claims: TestKilledAtEveryPoint", "app: TestKilledAnywhereThenCancelled", "app: TestDockerKilledAnywhere", "providers/openshell: TestKilledAtEveryPoint"}, ""},
 
 		"C23": {"the current docker context is ignored", []string{"dockerengine: TestFindInTheOrderOfDockersCLI"}, ""},

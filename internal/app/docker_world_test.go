@@ -233,7 +233,7 @@ type detailedClaim struct {
 	Intent                    struct{ Resource, Name, Endpoint string }
 }
 
-// sessions are the claims of containers.
+// sessions are the claims of containers, of preparations too.
 func (b *boxed) sessions() (list []detailedClaim) {
 	b.t.Helper()
 	var doc struct{ Claims []detailedClaim }
@@ -241,7 +241,7 @@ func (b *boxed) sessions() (list []detailedClaim) {
 		b.t.Fatal(err)
 	}
 	for _, c := range doc.Claims {
-		if c.Kind == "session" {
+		if c.Kind == "session" || c.Kind == "preparation" {
 			list = append(list, c)
 		}
 	}
