@@ -393,6 +393,8 @@ func (w *world) finishOf(workflow string) listedRun {
 			w.t.Fatalf("%d runs: %v", len(list), list)
 		}
 		switch r := list[0]; r.State {
+		case "running": // what a killed worker was just starting has its lock until it is another program
+			eventually(w.t, "nobody holds the run", func() bool { return w.runs()[0].State != "running" })
 		case "interrupted":
 			w.must([]int{0, 8}, "resume", r.ID, "--no-input")
 		case "waiting":
