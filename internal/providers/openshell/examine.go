@@ -80,7 +80,7 @@ func (p *Provider) examineEngine(g *client.Gateway, e *dockerengine.Engine, err 
 	out := checks.New(id, checks.Pass, "Docker %s answers at %s; each sandbox's container shows whether it is the gateway's engine", f.Version, e.Endpoint())
 	if g != nil && g.Facts().DriverVersion != "" && g.Facts().DriverVersion != f.Version {
 		out = checks.New(id, checks.Warn, "Docker %s answers at %s, and the gateway works with Docker %s: it may be another engine", f.Version, e.Endpoint(), g.Facts().DriverVersion).
-			WithFix("laufwerk config set docker.host unix:///…   # the socket of the gateway's engine")
+			WithFix("export LAUFWERK_DOCKER_HOST=unix:///…   # the socket of the gateway's engine")
 	}
 	return out.WithEvidence(f.Identity())
 }

@@ -170,7 +170,7 @@ func (p *Provider) engine(ctx context.Context, s spec) (*dockerengine.Engine, er
 
 func anotherEngine(s spec, e *dockerengine.Engine) error {
 	return failure.New(failure.NotReady, "another engine answers at %s: it is the %s, and the sandbox was made on the %s", e.Endpoint().Host, e.Facts().Identity(), s.Engine).
-		WithHint("laufwerk config set docker.host unix:///…   # the socket at which that engine answers now, then once more")
+		WithHint("export LAUFWERK_DOCKER_HOST=unix:///…   # the socket at which that engine answers now, then once more")
 }
 
 // found is what a target's sessions are made on, and of.
@@ -262,7 +262,7 @@ func fits(f dockerengine.Facts) error {
 	switch {
 	case f.System == desktop:
 		return failure.New(failure.Unsupported, "the engine is Docker Desktop's, which runs in a machine of its own: OpenShell targets need one that runs on this host, as the gateway does").
-			WithHint("laufwerk config set docker.host unix:///var/run/docker.sock   # an engine of this host")
+			WithHint("export LAUFWERK_DOCKER_HOST=unix:///var/run/docker.sock   # an engine of this host")
 	case f.OS != "linux" || f.Arch != runtime.GOARCH:
 		return failure.New(failure.NotReady, "the engine runs %s/%s containers, and this build of laufwerk is for %s/%s: it carries no supervisor for the engine",
 			f.OS, f.Arch, runtime.GOOS, runtime.GOARCH)

@@ -47,7 +47,7 @@ func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockereng
 	switch {
 	case len(ours)+len(others) == 0:
 		return &unusable{failure.New(failure.NotReady, "the sandbox runs, and the %s has no container of it: the gateway %q works with another engine, or on another host", s.Engine, s.Gateway).
-			WithHint("laufwerk config set docker.host unix:///…   # the socket of the gateway's engine")}
+			WithHint("export LAUFWERK_DOCKER_HOST=unix:///…   # the socket of the gateway's engine")}
 	case len(ours) == 0:
 		return different("its container %s was made from the image %s, or does not have its labels", others[0].ID, others[0].ImageID)
 	case len(ours)+len(others) > 1:
