@@ -41,6 +41,25 @@ func recalling(d *cli.Deps, s *settings.Settings) *script.Runner {
 // millis is at least 1: for the isolate, 0 is no limit.
 func millis(d time.Duration) int64 { return max(1, d.Milliseconds()) }
 
+// here loads the project that a command is called in.
+func here(d *cli.Deps) func(ctx context.Context) (*project.Project, error) {
+	return func(ctx context.Context) (*project.Project, error) {
+		s, err := d.Settings()
+		if err != nil {
+			return nil, err
+		}
+		home, err := s.Home()
+		if err != nil {
+			return nil, err
+		}
+		root, err := project.Find(d.Env.Dir, d.Flags.Project, home)
+		if err != nil {
+			return nil, err
+		}
+		return project.Load(ctx, recalling(d, s), root)
+	}
+}
+
 // loads says whether the project at root, and each of its workflows, can be loaded.
 func loads(d *cli.Deps) func(ctx context.Context, root string) error {
 	return func(ctx context.Context, root string) error {

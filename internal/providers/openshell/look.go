@@ -1,8 +1,8 @@
 package openshell
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -58,16 +58,9 @@ func (l look) find(ctx context.Context) seen {
 	case presence == providers.Absent:
 		return seen{presence: presence, evidence: l.p.saw("the %s has no sandbox %s", l.in.Endpoint, name)}
 	case presence != providers.Present:
-		return seen{err: errors.Join(err, orUnseen(err))}
+		return seen{err: cmp.Or(err, errUnseen)}
 	}
 	return l.whose(got)
-}
-
-func orUnseen(err error) error {
-	if err == nil {
-		return errUnseen
-	}
-	return nil
 }
 
 // whose tells whether a sandbox of our name is ours.

@@ -256,7 +256,7 @@ func (p *Provider) Resolve(ctx context.Context, in providers.Intent) providers.R
 		l.in.Resource = f.sandbox.GetMetadata().GetId()
 		return p.undone(ctx, in, s, at, l.accept(ctx, f.sandbox))
 	case f.presence == providers.Absent && in.Resource != "":
-		return p.undone(ctx, in, s, at, l.vanished(ctx, f))
+		return p.undone(ctx, in, s, at, l.vanished(ctx))
 	case f.presence != providers.Unseen && !was && in.Resource == "":
 		return p.unasked(ctx, in, s, at)
 	case f.presence == providers.Absent:
@@ -386,7 +386,7 @@ func (l look) undo(ctx context.Context, why error) providers.Result {
 }
 
 // vanished is a sandbox that was made, and that the gateway does not have any more.
-func (l look) vanished(ctx context.Context, f seen) providers.Result {
+func (l look) vanished(ctx context.Context) providers.Result {
 	return l.undo(ctx, failure.New(failure.SessionLost, "the sandbox %s was made, and is gone", client.Name(l.in.Claim)))
 }
 

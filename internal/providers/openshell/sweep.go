@@ -101,8 +101,8 @@ type sweep struct {
 	mute     atomic.Int32 // how many deletions in a row had no answer: a gateway that hangs is not asked a hundred times
 }
 
-// DeleteAll deletes sandboxes, eight at a time or more, and looks for all of them together until none is left. Of each that is gone, and
-// of which the engine has no container, the directory is removed.
+// DeleteAll deletes sandboxes, eight at a time or more, and looks for all of them together until none is left. Of each that is
+// gone, and of which the engine has no container, the directory is removed.
 func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
 	w := &sweep{p: p, intents: list, out: make([]providers.Ended, len(list)), specs: make([]spec, len(list)), parallel: max(parallel, atOnce)}
 	for i, in := range list {
