@@ -301,3 +301,26 @@ func TestASweepOfWhatIsStuckAndOfAGatewayThatGoes(t *testing.T) {
 	}
 	w.ended(k, b)
 }
+
+// An intent that cannot be read keeps no other from its end.
+func TestASweepWithAnIntentThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{})
+	k := w.worker()
+	broken, good := w.made(k, w.intent()), w.made(k, w.intent())
+	whole := broken.Spec
+	broken.Spec = []byte("{")
+	there, err := k.List(bounded(t), good)
+	must(t, err)
+	out := k.DeleteAll(bounded(t), []providers.Intent{broken, good}, there, 4)
+	if out[0].Observation.Err == nil || out[0].Result.Done == providers.Yes {
+		t.Errorf("%+v", out[0])
+	}
+	if out[1].Observation.Presence != providers.Absent {
+		t.Errorf("%+v", out[1])
+	}
+	broken.Spec = whole
+	if r := k.Delete(bounded(t), broken); r.Done != providers.Yes {
+		t.Errorf("%+v", r)
+	}
+}

@@ -3,6 +3,7 @@ package openshell
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,8 +113,12 @@ func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there
 		}
 		w.out[i].Observation.Err = err
 	}
+	first := slices.IndexFunc(w.out, func(e providers.Ended) bool { return e.Observation.Err == nil })
+	if first < 0 {
+		return w.out
+	}
 	var err error
-	if w.g, err = p.gateway(ctx, list[0], w.specs[0]); err != nil {
+	if w.g, err = p.gateway(ctx, list[first], w.specs[first]); err != nil {
 		return owned.Unreached(len(list), err)
 	}
 	named := map[string]bool{}
