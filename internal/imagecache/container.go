@@ -61,8 +61,7 @@ type Spec struct {
 
 // Containers makes and ends the containers of preparations.
 type Containers struct {
-	// Connect gives the engine at an endpoint.
-	Connect func(ctx context.Context, host string) (*dockerengine.Engine, error)
+	Engines dockerengine.Engines
 	Now     func() time.Time
 }
 
@@ -73,8 +72,10 @@ func (c Containers) of(in providers.Intent) (Spec, owned.Container, error) {
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
 		return s, owned.Container{}, failure.Wrap(err, failure.Internal, "read the intent of a preparation")
 	}
-	connect := func(ctx context.Context) (*dockerengine.Engine, error) { return c.Connect(ctx, s.Engine) }
-	return s, owned.Container{Engine: connect, Now: c.Now, Image: s.Image}, nil
+	known := func(ctx context.Context) (*dockerengine.Engine, error) {
+		return owned.Known(ctx, c.Engines, in, s.Engine)
+	}
+	return s, owned.Container{Engine: known, Now: c.Now, Image: s.Image}, nil
 }
 
 // Create makes the container, which is not started, and its directory.
@@ -158,13 +159,13 @@ func (c Containers) DeleteAll(ctx context.Context, list []providers.Intent, ther
 // engine is the one that an intent names, or the one that the settings lead to.
 func (c Containers) engine(ctx context.Context, in providers.Intent) (*dockerengine.Engine, error) {
 	if in.Endpoint == "" {
-		return c.Connect(ctx, "")
+		return c.Engines.Connect(ctx, "")
 	}
-	s, _, err := c.of(in)
+	_, one, err := c.of(in)
 	if err != nil {
 		return nil, err
 	}
-	return c.Connect(ctx, s.Engine)
+	return one.Engine(ctx)
 }
 
 func (s Spec) clear(ctx context.Context) error {

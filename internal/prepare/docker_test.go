@@ -3,6 +3,7 @@ package prepare
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,7 @@ type dockerWorld struct {
 	home     *store.Home
 	store    *store.Store
 	program  imagecache.Program
+	settings string // the endpoint that they lead to; "" is none
 
 	mu   sync.Mutex
 	said strings.Builder
@@ -124,10 +126,13 @@ func connect(ctx context.Context, host string) (*dockerengine.Engine, error) {
 }
 
 func (w *dockerWorld) driver() *claims.Driver {
+	engines := dockerengine.Engines{Connect: func(ctx context.Context, host string) (*dockerengine.Engine, error) {
+		return connect(ctx, cmp.Or(host, w.settings))
+	}}
 	return claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,
 		Resources: func(kind claims.Kind, provider string) (providers.Resources, bool) {
-			return imagecache.Containers{Connect: connect, Now: time.Now}, kind == claims.KindPreparation && provider == DockerProvider
+			return imagecache.Containers{Engines: engines, Now: time.Now}, kind == claims.KindPreparation && provider == DockerProvider
 		},
 	})
 }
@@ -819,6 +824,28 @@ func TestDockerFaults(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDockerWhoseEngineMoved: what a preparation left on an engine is ended where the settings lead to that engine now.
+func TestDockerWhoseEngineMoved(t *testing.T) {
+	w := newDockerWorld(t)
+	p := engine.NewProxy(t, w.endpoint)
+	o := w.options()
+	o.Image = w.quickBase()
+	o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
+	p.On(engine.Start, 1, engine.VanishAfter())
+	if r, err := Docker(w.ctx(), o); err == nil {
+		t.Fatalf("%+v", r)
+	}
+	left, err := w.driver().List(w.ctx(), claims.Filter{Outstanding: true})
+	if err != nil || len(left) != 1 || len(engine.Containers(t, w.endpoint, owned.LabelOwner+"="+w.owner())) != 1 {
+		t.Fatalf("%+v, %v", left, err)
+	}
+	w.settings = w.endpoint
+	if _, err := w.driver().Release(w.ctx(), left[0].ID); err != nil {
+		t.Error(err)
+	}
+	w.settled()
 }
 
 // quickBase is a base image whose package manager does nothing: what the program needs is among its files.

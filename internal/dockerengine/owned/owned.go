@@ -90,6 +90,13 @@ func mismatch(e *dockerengine.Engine, f dockerengine.Facts, in providers.Intent)
 	return AnotherEngine(in, e.Endpoint().Host, f.Identity())
 }
 
+// Known is the engine that an intent names, which was at host.
+func Known(ctx context.Context, engines dockerengine.Engines, in providers.Intent, host string) (*dockerengine.Engine, error) {
+	return engines.Known(ctx, host, in.Endpoint, func(e *dockerengine.Engine) error {
+		return AnotherEngine(in, e.Endpoint().Host, e.Facts().Identity())
+	})
+}
+
 // AnotherEngine is the failure of an engine that is not the one that an intent names.
 func AnotherEngine(in providers.Intent, host, here string) error {
 	command := "laufwerk resume " + in.Run

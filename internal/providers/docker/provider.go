@@ -84,26 +84,9 @@ func (p *Provider) Endpoint(ctx context.Context, _ providers.Definition) (string
 	return e.Facts().Identity(), nil
 }
 
-// known is the engine that an intent names. Where another one answers on its socket, the one that the settings lead to may
-// be it: a socket can move, an identity cannot.
+// known is the engine that an intent names.
 func (p *Provider) known(ctx context.Context, in providers.Intent, s spec) (*dockerengine.Engine, error) {
-	e, err := p.c.Connect(ctx, s.Engine)
-	if err == nil && e.Facts().Identity() == in.Endpoint {
-		return e, nil
-	}
-	if err != nil && p.c.Host != nil {
-		if host, herr := p.c.Host(); herr == nil && host == s.Engine {
-			return nil, err // it is the same socket
-		}
-	}
-	other, oerr := p.c.Connect(ctx, "")
-	if oerr == nil && other.Facts().Identity() == in.Endpoint {
-		return other, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return nil, owned.AnotherEngine(in, e.Endpoint().Host, e.Facts().Identity())
+	return owned.Known(ctx, dockerengine.Engines{Connect: p.c.Connect, Host: p.c.Host}, in, s.Engine)
 }
 
 // decode reads the options of a definition; of the zero definition it is the zero config.

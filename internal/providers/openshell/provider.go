@@ -147,25 +147,10 @@ func anotherGateway(in providers.Intent, s spec, here string) error {
 		WithField("recorded", in.Endpoint).WithField("answers", here)
 }
 
-// engine is the one that an intent's sandbox runs on. Where another one answers on its socket, the one that the settings lead
-// to may be it: a socket can move, an identity cannot.
+// engine is the one that an intent's sandbox runs on.
 func (p *Provider) engine(ctx context.Context, s spec) (*dockerengine.Engine, error) {
-	e, err := p.c.Connect(ctx, s.Socket)
-	if err == nil && e.Facts().Identity() == s.Engine {
-		return e, nil
-	}
-	if err != nil && p.c.Host != nil {
-		if host, herr := p.c.Host(); herr == nil && host == s.Socket {
-			return nil, err // it is the same socket
-		}
-	}
-	if other, oerr := p.c.Connect(ctx, ""); oerr == nil && other.Facts().Identity() == s.Engine {
-		return other, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return nil, anotherEngine(s, e)
+	engines := dockerengine.Engines{Connect: p.c.Connect, Host: p.c.Host}
+	return engines.Known(ctx, s.Socket, s.Engine, func(e *dockerengine.Engine) error { return anotherEngine(s, e) })
 }
 
 func anotherEngine(s spec, e *dockerengine.Engine) error {
