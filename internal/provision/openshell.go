@@ -39,12 +39,12 @@ const (
 	Rotated = "rotated"
 )
 
-// OpenShellResult is what is there now.
+// OpenShellResult is what is there now. A part that was not come to, or failed, is zero.
 type OpenShellResult struct {
 	Gateway  string   `json:"gateway"` // its alias
 	DryRun   bool     `json:"dryRun"`
-	Profile  Profile  `json:"profile"`
-	Provider Provider `json:"provider"`
+	Profile  Profile  `json:"profile,omitzero"`
+	Provider Provider `json:"provider,omitzero"`
 }
 
 // Profile of providers.
@@ -66,8 +66,8 @@ type Provider struct {
 
 // OpenShell provisions a gateway: the profile, which is the built-in one with Codex of prepared images as one binary more, then
 // the provider with the login. What is there is looked at and not overwritten, whoever made it; it can be run again after
-// whatever interrupted it. Failures: NotReady (the login, the gateway), AlreadyExists (another profile or provider has the name),
-// OutcomeUnknown.
+// whatever interrupted it. With a failure comes what was done before it. Failures: NotReady (the login, the gateway),
+// AlreadyExists (another profile or provider has the name), OutcomeUnknown.
 func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error) {
 	out := OpenShellResult{Gateway: o.Gateway.Registration().Alias, DryRun: o.Dry}
 	there, presence, err := o.Gateway.Provider(ctx, o.Provider)
@@ -83,11 +83,17 @@ func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error)
 	if left := o.Login.Expires.Sub(o.Now()); (there == nil || o.Rotate) && !o.Login.Expires.IsZero() && left <= 0 {
 		return out, failure.New(failure.NotReady, "the login of %s expired %s ago (using Codex yourself renews it)", o.Login.Origin, -left.Round(time.Minute)).WithHint("codex login")
 	}
-	if out.Profile, err = o.profile(ctx); err != nil {
+	profile, err := o.profile(ctx)
+	if err != nil {
 		return out, err
 	}
-	out.Provider, err = o.provider(ctx, there)
-	return out, err
+	out.Profile = profile
+	provider, err := o.provider(ctx, there)
+	if err != nil {
+		return out, err
+	}
+	out.Provider = provider
+	return out, nil
 }
 
 // suits says why a provider that is there cannot be used, and is not overwritten.

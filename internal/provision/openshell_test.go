@@ -190,7 +190,10 @@ func TestFaultsOfProvisioning(t *testing.T) {
 			t.Run(call+"/"+name, func(t *testing.T) {
 				g, o := provisioning(t)
 				g.Fault(call, fault())
-				_, err := OpenShell(t.Context(), o)
+				r, err := OpenShell(t.Context(), o)
+				if made := call == "CreateProvider"; err != nil && ((r.Profile.Done == Created) != made || r.Provider.Done != "") {
+					t.Errorf("%v, and what was done is %+v", err, r)
+				}
 				if call == "CreateProvider" && err != nil && strings.Contains(err.Error(), secret) {
 					t.Errorf("the error tells a value: %v", err)
 				}

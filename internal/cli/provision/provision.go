@@ -12,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/provision"
 	"github.com/laufwerk/laufwerk/internal/redact"
 )
@@ -97,35 +98,49 @@ func run(ctx context.Context, o *OpenShellOptions) error {
 	if err != nil {
 		return err
 	}
-	type one struct {
-		Target string `json:"target"`
-		provision.OpenShellResult
+	done, err := o.each(ctx, list, held)
+	doc := map[string]any{"targets": done}
+	if err != nil {
+		return cli.Fail(err, doc)
 	}
-	done := map[provision.Wants]bool{}
+	return d.UI.Document(doc)
+}
+
+// one is what was done for a target.
+type one struct {
+	Target string `json:"target"`
+	provision.OpenShellResult
+}
+
+// each provisions for one target after the other, up to the first that fails. Targets that want the same are one.
+func (o *OpenShellOptions) each(ctx context.Context, list []providers.Definition, held login.Held) ([]one, error) {
+	seen := map[provision.Wants]bool{}
 	out := []one{}
 	for _, t := range list {
 		wants, err := provision.WantsOf(t.Options)
 		if err != nil {
-			return err
+			return out, err
 		}
-		if done[wants] {
+		if seen[wants] {
 			continue
 		}
-		done[wants] = true
+		seen[wants] = true
 		g, err := o.Gateway(ctx, wants.Gateway)
 		if err != nil {
-			return err
+			return out, failure.Wrap(err, failure.NotReady, "target %s", t.ID)
 		}
 		r, err := provision.OpenShell(ctx, provision.OpenShellOptions{
-			Gateway: g, Provider: wants.Provider, Login: held, Rotate: o.Rotate, Dry: o.DryRun, Now: d.Env.Now,
+			Gateway: g, Provider: wants.Provider, Login: held, Rotate: o.Rotate, Dry: o.DryRun, Now: o.Deps.Env.Now,
 		})
-		if err != nil {
-			return err
+		if r.Profile.Done != "" {
+			o.tell(t.ID, r)
+			out = append(out, one{t.ID, r})
 		}
-		o.tell(t.ID, r)
-		out = append(out, one{t.ID, r})
+		if err != nil {
+			return out, failure.Wrap(err, failure.Failed, "target %s", t.ID)
+		}
 	}
-	return d.UI.Document(map[string]any{"targets": out})
+	return out, nil
 }
 
 func (o *OpenShellOptions) login() (login.Held, error) {
@@ -151,6 +166,9 @@ func (o *OpenShellOptions) tell(target string, r provision.OpenShellResult) {
 	ui.Printf("target %s: the profile %s of the gateway %s %s\n", target, r.Profile.ID, redact.Line(r.Gateway), verb(r.Profile.Done))
 	if r.Profile.Diff != "" {
 		ui.Printf("%s", r.Profile.Diff)
+	}
+	if r.Provider.Done == "" {
+		return // why is the failure's to say
 	}
 	from := ""
 	if r.Provider.Origin != "" {
