@@ -129,10 +129,12 @@ func (p preparer) images(ctx context.Context, r cliprepare.ImageRequest) ([]clip
 	var out []cliprepare.Image
 	for _, t := range list {
 		one, err := p.target(ctx, t, r)
+		if err == nil || one.Image != "" { // what fails then is the sandbox from it
+			out = append(out, one)
+		}
 		if err != nil {
 			return out, err
 		}
-		out = append(out, one)
 	}
 	return out, nil
 }

@@ -124,6 +124,26 @@ export default await loadPreparedCodexImage("laufwerk/codex.json", "sha256:anoth
 		t.Errorf("another base: %s", errs)
 	}
 
+	// Of two targets the second one's cannot be made: that of the first is prepared all the same, and said.
+	config := filepath.Join(w.project, "laufwerk/laufwerk.config.ts")
+	one, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(config, `import { defineConfig } from "@laufwerk/sdk";
+import { createDockerExecution, loadPreparedCodexImage } from "@laufwerk/execution/docker";
+const target = (id: string, image: string) => createDockerExecution({ id, image, credentials: "codex-subscription" });
+export default defineConfig({ projectId: "job", executions: [target("first", await loadPreparedCodexImage("laufwerk/codex.json")), target("second", await loadPreparedCodexImage("laufwerk/nosuch.json"))] });
+`)
+	out, _ = asks(4, "prepare", "docker", "--json")
+	if parse(out, &prepared); len(prepared.Targets) != 1 || prepared.Targets[0].Target != "first" || prepared.Targets[0].Image != made.Image || !strings.Contains(out, `"code":"not_ready"`) {
+		t.Errorf("what was prepared is not said: %s", out)
+	}
+	if out, errs := asks(4, "prepare", "docker"); out != made.Image+"\n" || !strings.Contains(errs, "target first: the image is prepared already") || !strings.Contains(errs, "nosuch.json") {
+		t.Errorf("what was prepared is not said: %s%s", out, errs)
+	}
+	w.write(config, string(one))
+
 	// A run goes on with what its module heard when it began, whatever the manifest says then.
 	w.write(filepath.Join(w.project, "laufwerk/execution.ts"), "import { createLocalExecution } from \"@laufwerk/execution/local\";\nexport const execution = createLocalExecution();\n")
 	w.workflow("heard", `import { defineWorkflow, Human } from "@laufwerk/sdk";

@@ -62,8 +62,9 @@ const (
 	Pending = "pending"
 )
 
-// Images prepares images. Failures: NotReady (the engine, the base image, the network), LockHeld with the holder,
-// OutcomeUnknown and Retained where something may have been left on the engine.
+// Images prepares images, one target's after the other. With a failure come those that are prepared. Failures: NotReady (the
+// engine, the base image, the network), LockHeld with the holder, OutcomeUnknown and Retained where something may have been left
+// on the engine.
 type Images func(ctx context.Context, r ImageRequest) ([]Image, error)
 
 // ImageOptions of `prepare docker` and `prepare openshell`.
@@ -201,9 +202,6 @@ func runImages(ctx context.Context, o *ImageOptions) error {
 	ui := d.UI
 	o.Request.Say = ui.Talkf
 	made, err := o.Prepare(ctx, o.Request)
-	if err != nil {
-		return err
-	}
 	out := []Image{}
 	for _, m := range made {
 		name := ""
@@ -228,7 +226,11 @@ func runImages(ctx context.Context, o *ImageOptions) error {
 		ui.Printf("%s\n", m.Image)
 		out = append(out, m)
 	}
-	return ui.Document(map[string]any{"targets": out})
+	doc := map[string]any{"targets": out}
+	if err != nil {
+		return cli.Fail(err, doc)
+	}
+	return ui.Document(doc)
 }
 
 // find sets the project and those of its targets that are wanted. Without --target there need be none.
