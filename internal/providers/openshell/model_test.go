@@ -92,8 +92,8 @@ type schedule struct {
 func (s *schedule) worker() *worker {
 	if s.kept == nil {
 		s.kept = s.w.worker()
-		s.kept.Provider.w = waits{
-			ready: 200 * time.Millisecond, absent: 100 * time.Millisecond, settle: 3 * time.Millisecond, landing: 20 * time.Millisecond, stuck: 5 * time.Millisecond, pause: time.Millisecond,
+		s.kept.Provider.w = waits{ // a container lands at once, if ever; a busy machine may take longer than a sandbox has to be ready
+			ready: 200 * time.Millisecond, absent: 100 * time.Millisecond, settle: 3 * time.Millisecond, landing: time.Second, stuck: 5 * time.Millisecond, pause: time.Millisecond,
 		}
 	}
 	return s.kept
