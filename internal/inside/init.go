@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -19,10 +20,15 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// initialise is the first process of a sandbox. Children that it is given are reaped by the kernel, because it ignores their
-// ends; it starts none itself.
-func initialise(env *system.Env, ready, nonce string, mounts []string) int {
-	process.IgnoreSignals()
+// initialise is the first process of a sandbox. One that serves keeps a supervisor standing by, the first one before it says
+// that it is ready. One that does not starts nothing, and what loses its parent is reaped by the kernel, because it ignores
+// the ends of children.
+func initialise(env *system.Env, ready, nonce string, mounts []string, serves bool) int {
+	catch, before := process.IgnoreSignals, func() {}
+	if serves {
+		catch, before = process.CatchSignals, func() { serve(env, filepath.Join(filepath.Dir(ready), StandbyName)) }
+	}
+	catch()
 	code := failure.ExitFailed
 	var err error
 	switch err = withoutLinks(mounts); {
@@ -31,11 +37,25 @@ func initialise(env *system.Env, ready, nonce string, mounts []string) int {
 	case slices.ContainsFunc(system.Groups(), func(g int) bool { return g != system.GID() }):
 		err, code = fmt.Errorf("besides its own group %d it has others: %v", system.GID(), system.Groups()), ExitGroups
 	default:
+		before()
 		err = stay(ready, nonce)
 	}
 	_, _ = fmt.Fprintf(env.Err, "laufwerk %s init: %v\n", Argument, err)
 	return code
 }
+
+// serve sees to it that a supervisor stands by, and returns when one does, or need not be waited for any more.
+func serve(env *system.Env, socket string) {
+	stands := make(chan struct{})
+	go relieve(env, socket, sync.OnceFunc(func() { close(stands) }))
+	select {
+	case <-stands:
+	case <-time.After(standLimit):
+	}
+}
+
+// standLimit bounds what a sandbox waits for its first supervisor to stand by: it can be used without.
+const standLimit = 2 * time.Second
 
 // hold is the main process of a sandbox. It starts nothing.
 func hold(env *system.Env, ready, nonce string) int {
@@ -51,7 +71,7 @@ func stay(ready, nonce string) error {
 	if err != nil {
 		return err
 	}
-	debug.SetGCPercent(-1)
+	debug.SetGCPercent(-1) // but near the limit that Main has set
 	debug.FreeOSMemory()
 	process.Keep(held)
 	return nil

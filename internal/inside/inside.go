@@ -32,6 +32,11 @@ func Init(ready, nonce string, mounts ...string) []string {
 	return append([]string{Binary, Argument, "init", ready, nonce}, mounts...)
 }
 
+// Serve is Init, and keeps a supervisor standing by at StandbyName beside ready: see Take.
+func Serve(ready, nonce string, mounts ...string) []string {
+	return append([]string{Binary, Argument, "serve", ready, nonce}, mounts...)
+}
+
 // Hold is the main process of a sandbox whose first process is somebody else's. As Init it writes nonce into the file ready and
 // keeps that locked for as long as it lives, and no signal that can be ignored ends it; what loses its parent is not its affair.
 func Hold(ready, nonce string) []string { return []string{Binary, Argument, "hold", ready, nonce} }
@@ -51,6 +56,10 @@ func Supervise(dir string) []string { return []string{Binary, Argument, supervis
 func SuperviseFrom(dir, sum string, parts ...string) []string {
 	return slices.Concat([]string{Binary, Argument, "from", sum}, parts, []string{supervise.Inside, dir})
 }
+
+// Standby is a supervisor that waits at socket until it is told of an operation: see Take. As soon as it does it prints what
+// Environment prints. Where another one waits there already, it ends after that.
+func Standby(socket string) []string { return []string{Binary, Argument, supervise.Standby, socket} }
 
 // Interrupt asks the command of dir to stop: see Interrupted.
 func Interrupt(dir string) []string { return []string{Binary, Argument, "interrupt", dir} }
@@ -99,8 +108,11 @@ func Main(env *system.Env, args []string) int {
 		if args[0] == "hold" && len(args) == 3 {
 			return hold(env, args[1], args[2])
 		}
-		if args[0] == "init" && len(args) > 2 {
-			return initialise(env, args[1], args[2], args[3:])
+		if (args[0] == "init" || args[0] == "serve") && len(args) > 2 {
+			return initialise(env, args[1], args[2], args[3:], args[0] == "serve")
+		}
+		if args[0] == supervise.Standby && len(args) == 2 {
+			return standby(env, args[1])
 		}
 		if args[0] == supervise.Inside && len(args) == 2 {
 			return supervisor(env, args[1])
@@ -110,6 +122,6 @@ func Main(env *system.Env, args []string) int {
 			return supervisor(env, args[n-1])
 		}
 	}
-	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init FILE NONCE [MOUNT …] | hold FILE NONCE | [from SUM PART …] %s DIR | interrupt DIR | fence DIR | put FILE MODE SIZE | probe | environment\n", Argument, supervise.Inside)
+	_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s init|serve FILE NONCE [MOUNT …] | hold FILE NONCE | standby SOCKET | [from SUM PART …] %s DIR | interrupt DIR | fence DIR | put FILE MODE SIZE | probe | environment\n", Argument, supervise.Inside)
 	return failure.ExitUsage
 }

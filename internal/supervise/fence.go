@@ -133,7 +133,7 @@ func (l LocalLauncher) fenceDir(ctx context.Context, dir string) Fenced {
 		case <-ctx.Done():
 			return stuck(v)
 		case <-half.C:
-			if v.Started != nil && v.Started.Cgroup != "" && supervises(v.Started.Supervisor, dir) { // it does not answer, and it is not needed
+			if v.Started != nil && v.Started.Cgroup != "" && l.supervises(v.Started.Supervisor, dir) { // it does not answer, and it is not needed
 				_ = l.signal(v.Started.Supervisor, syscall.SIGKILL)
 			}
 		case <-time.After(wait):
@@ -159,7 +159,7 @@ func (l LocalLauncher) salvage(ctx context.Context, dir string, why error) Fence
 	_ = l.terminate(st.Supervisor, dir)
 	ctx, cancel := context.WithTimeout(ctx, salvageLimit)
 	defer cancel()
-	for supervises(st.Supervisor, dir) && ctx.Err() == nil {
+	for l.supervises(st.Supervisor, dir) && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			_ = l.signal(st.Supervisor, syscall.SIGKILL)
@@ -284,10 +284,15 @@ func Remains(session string) (found []string, err error) {
 }
 
 // supervises says whether a live process is the supervisor of dir, and not one of somebody else's that a record names: the
-// record lies where an agent may write.
-func supervises(id process.Identity, dir string) bool {
+// record lies where an agent may write. One that stood by does not say of which: where all are the session's own, it may be.
+func (l LocalLauncher) supervises(id process.Identity, dir string) bool {
 	args := process.Arguments(id.PID)
-	if n := len(args); n < 3 || args[n-2] != Argument && args[n-2] != Inside || tail(args[n-1]) != tail(dir) {
+	n := len(args)
+	switch {
+	case n < 3:
+		return false
+	case l.Apart && args[n-2] == Standby:
+	case args[n-2] != Argument && args[n-2] != Inside || tail(args[n-1]) != tail(dir):
 		return false
 	}
 	return process.Look(id) == process.Alive
@@ -305,7 +310,7 @@ func (l LocalLauncher) terminate(id process.Identity, dir string) error {
 	switch live := process.Look(id); {
 	case live == process.Elsewhere:
 		return errors.New("it is in another PID namespace")
-	case live == process.Alive && supervises(id, dir):
+	case live == process.Alive && l.supervises(id, dir):
 		err := l.signal(id, syscall.SIGTERM)
 		if err == nil {
 			err = l.signal(id, syscall.SIGCONT)

@@ -163,7 +163,7 @@ func (l LocalLauncher) Interrupt(_ context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if !v.Held || v.Started == nil || !supervises(v.Started.Supervisor, dir) {
+	if !v.Held || v.Started == nil || !l.supervises(v.Started.Supervisor, dir) {
 		return process.ErrGone
 	}
 	return l.signal(v.Started.Supervisor, syscall.SIGINT)

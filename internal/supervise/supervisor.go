@@ -26,6 +26,9 @@ const Argument = "__supervise"
 // Inside is the word before the directory where a supervisor is started in another way, see package inside.
 const Inside = "supervise"
 
+// Standby is the word before the socket at which one waits that is told later what it is the supervisor of, see package inside.
+const Standby = "standby"
+
 const (
 	pipeGrace   = 50 * time.Millisecond // for the output of the command's own children after its end
 	killGrace   = 10 * time.Second      // for the tree of a command that was ended, before its end is recorded all the same

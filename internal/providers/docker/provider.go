@@ -44,6 +44,7 @@ type Provider struct {
 	c        Config
 	programs carried.Programs
 	patience time.Duration
+	taken    entered.Taken
 }
 
 var _ providers.Provider = (*Provider)(nil)

@@ -79,6 +79,9 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 	b.at = &entered.Sandbox{
 		Box: box{b}, Dir: s.Dir, Ops: opsDir, Gives: s.Gives, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
 	}
+	if s.Serves {
+		b.at.Standby = entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, inside.StandbyName), Taken: &p.taken}
+	}
 	return b, nil
 }
 

@@ -51,6 +51,7 @@ type spec struct {
 	Binary    string            `json:"binary"`            // of the supervisor, on this host
 	Volumes   []string          `json:"volumes,omitempty"` // paths that the image would have volumes at
 	Nonce     string            `json:"nonce"`
+	Serves    bool              `json:"serves,omitempty"` // its first process keeps a supervisor standing by
 }
 
 // gives is to whom this host's files of a container are given, nil is the worker.
@@ -113,7 +114,7 @@ func (p *Provider) plan(ctx context.Context, f found, s providers.SessionSpec) (
 	_, _ = rand.Read(nonce) // never fails
 	out := spec{
 		Dir: s.Dir, Workspace: s.Workspace, ReadOnly: s.ReadOnly, Mark: s.Mark, Engine: f.engine.Endpoint().Host, Image: f.image.image.ID,
-		Prepared: f.image.prepared, Network: f.config.Network, Resources: f.config.Resources, Binary: binary, Nonce: hex.EncodeToString(nonce),
+		Prepared: f.image.prepared, Network: f.config.Network, Resources: f.config.Resources, Binary: binary, Nonce: hex.EncodeToString(nonce), Serves: serves(f.config.Resources),
 	}
 	w := owned.WorkerOn(f.engine.Facts(), p.c.UID, p.c.GID)
 	out.User, out.Gives, out.UserNS, out.Volumes = w.User, gives(w), w.UserNS, owned.Volumes(f.image.image)
@@ -147,10 +148,19 @@ func (s spec) want() owned.Want {
 			host.Tmpfs[v] = s.memory("mode=0755,exec")
 		}
 	}
+	first := inside.Init
+	if s.Serves {
+		first = inside.Serve
+	}
 	return owned.Want{Host: host, Config: &container.Config{
-		User: s.User, WorkingDir: workdir, Entrypoint: []string{inside.Binary}, Cmd: inside.Init(opsDir+"/"+ready, s.Nonce, mounts()...)[1:],
+		User: s.User, WorkingDir: workdir, Entrypoint: []string{inside.Binary}, Cmd: first(opsDir+"/"+ready, s.Nonce, mounts()...)[1:],
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, StopSignal: "SIGKILL",
 	}}
+}
+
+// serves says whether a supervisor stands by in a container with these limits. It has about ten threads and 16 MiB.
+func serves(r targets.Resources) bool {
+	return (r.PIDs == 0 || r.PIDs >= 2*fewPIDs) && (r.MemoryBytes == 0 || r.MemoryBytes >= 128<<20)
 }
 
 // memory are the options of a file system in memory that belongs to the container's user.

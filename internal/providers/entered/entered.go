@@ -56,6 +56,7 @@ type Sandbox struct {
 	Name     string           // for people: "the container laufwerk-c…"
 	Env      []string         // of our own commands
 	Patience time.Duration
+	Standby  Standby
 	// Lasting is set where the end of the sandbox is that of the session.
 	Lasting *Lasting
 

@@ -32,8 +32,11 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 	}
 	within, cancel := context.WithTimeout(ctx, l.s.Patience)
 	defer cancel()
-	unreached := false
-	err = supervise.Handshake(within, dir, spec, func(ctx context.Context, spec []byte) (supervise.Pipe, error) {
+	unreached, taken := false, false
+	err = supervise.Handshake(within, dir, spec, func(ctx context.Context, spec []byte) (p supervise.Pipe, err error) {
+		if p, taken = l.s.Standby.take(ctx, at, l.s.Env); taken {
+			return p, nil
+		}
 		for again := true; ; again = false {
 			p, done, err := l.s.Box.Open(ctx, inside.Supervise(at), spec)
 			switch {
@@ -49,6 +52,9 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 			return p, err
 		}
 	})
+	if taken && l.s.Standby.Next != nil {
+		l.s.Standby.Next(ctx)
+	}
 	if err == nil {
 		l.s.refused.Store(0)
 		_ = sessiondir.NoteLaunched(l.s.Dir, filepath.Base(dir)) // without it the records inside are believed

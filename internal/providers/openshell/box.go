@@ -1,6 +1,7 @@
 package openshell
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -60,8 +61,7 @@ func (x box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writ
 	return x.b.l.g.Exec(ctx, x.b.l.in.Resource, x.command(c.Argv, c.Env, c.Stdin), stdout, stderr)
 }
 
-// Open starts a supervisor, and returns when it has said its first word, or when it is known that it will say none. The
-// connection can be closed then: what runs in a sandbox does not end with it.
+// Open starts a supervisor.
 func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pipe, providers.Done, error) {
 	if len(spec) > largest {
 		var err error
@@ -70,6 +70,15 @@ func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pi
 		}
 		spec = nil
 	}
+	crash.Point("openshell/before-supervisor")
+	p, done, err := x.begin(ctx, argv, spec)
+	crash.Point("openshell/after-supervisor")
+	return p, done, err
+}
+
+// begin starts what is to run on, and returns when it has said its first word, or when it is known that it will say none. The
+// connection can be closed then: what runs in a sandbox does not end with it.
+func (x box) begin(ctx context.Context, argv []string, stdin []byte) (supervise.Pipe, providers.Done, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r, w := io.Pipe()
 	out := &spoken{w: w, first: make(chan struct{})}
@@ -78,8 +87,7 @@ func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pi
 	var err error
 	go func() {
 		defer close(over)
-		crash.Point("openshell/before-supervisor")
-		_, done, err = x.b.l.g.Exec(life, x.b.l.in.Resource, x.command(argv, x.b.at.Env, spec), out, io.Discard)
+		_, done, err = x.b.l.g.Exec(life, x.b.l.in.Resource, x.command(argv, x.b.at.Env, stdin), out, io.Discard)
 		if done == providers.Yes {
 			close(exited)
 		}
@@ -95,8 +103,31 @@ func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pi
 	case <-out.first:
 	case <-ctx.Done():
 	}
-	crash.Point("openshell/after-supervisor")
 	return supervise.Pipe{Out: r, Exited: exited, Close: closing}, providers.Yes, nil
+}
+
+// standby starts a supervisor that stands by, unless one does, and returns what it tells of the environment.
+func (x box) standby(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, x.b.at.Patience)
+	defer cancel()
+	p, _, err := x.begin(ctx, inside.Standby(policy.Ops+"/"+inside.StandbyName), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, p.Close)()
+	defer p.Close()
+	line, err := bufio.NewReader(io.LimitReader(p.Out, 64<<10)).ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	return inside.ReadEnvironment(line)
+}
+
+// relieve starts the next supervisor that stands by, after one was taken. Nobody waits for it: without it one is started when it
+// is needed. Where it comes late, the sandbox may be gone, and it with that.
+func (x box) relieve(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	go func() { _, _ = x.standby(ctx) }()
 }
 
 // spoken tells when something was written.

@@ -50,6 +50,7 @@ type Provider struct {
 	c            Config
 	w            waits
 	environments sync.Map // of programs in sandboxes that were entered, by the sandbox's id
+	taken        entered.Taken
 	compared     sync.Map // the ids of the sandboxes that were compared with their intents by this process
 	// cleared are the ids of sandboxes that this process has ended: their containers had landed, and the engine has none of them
 	// any more. Nothing brings one back, so that the look that follows need not ask the engine again.

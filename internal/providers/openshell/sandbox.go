@@ -47,6 +47,7 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 	b := &sandbox{l: l, def: def}
 	b.at = &entered.Sandbox{
 		Box: box{b}, Dir: s.Dir, Ops: policy.Ops, Name: "the sandbox " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.w.patience,
+		Standby: entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, inside.StandbyName), Taken: &p.taken, Next: box{b}.relieve},
 		Lasting: &entered.Lasting{Began: b.began},
 	}
 	found, err := b.find(ctx)
@@ -183,13 +184,9 @@ func (b *sandbox) learn(ctx context.Context, anew bool) error {
 	known := &b.l.p.environments
 	got, ok := known.Load(b.l.in.Resource)
 	if !ok || anew {
-		out, _, err := b.at.Own(ctx, inside.Environment(), nil)
+		env, err := b.environment(ctx, anew)
 		if err != nil {
 			return err
-		}
-		env, err := inside.ReadEnvironment(out)
-		if err != nil {
-			return failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.at.Name)
 		}
 		got = env
 		known.Store(b.l.in.Resource, env)
@@ -197,6 +194,24 @@ func (b *sandbox) learn(ctx context.Context, anew bool) error {
 	env, _ := got.([]string)
 	b.env = append(slices.DeleteFunc(slices.Clone(env), ofItsOwn), "HOME="+policy.Home, "TMPDIR=/tmp", supervise.MarkVariable+"="+b.l.s.Mark)
 	return nil
+}
+
+// environment is what a supervisor tells that stands by from now on, or else a program that is started for that alone.
+func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) {
+	if !anew {
+		if env, err := (box{b}).standby(ctx); err == nil {
+			return env, nil
+		}
+	}
+	out, _, err := b.at.Own(ctx, inside.Environment(), nil)
+	if err != nil {
+		return nil, err
+	}
+	env, err := inside.ReadEnvironment(out)
+	if err != nil {
+		return nil, failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.at.Name)
+	}
+	return env, nil
 }
 
 // ofItsOwn says of a variable that commands do not get it: what OpenShell and the login shell have for themselves, what is

@@ -7,3 +7,6 @@ const Enabled = false
 
 // Point does nothing in ordinary builds.
 func Point(string) {}
+
+// Adopt does nothing in ordinary builds.
+func Adopt([]string) {}

@@ -5,6 +5,7 @@ package crash
 import (
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -49,4 +50,13 @@ func first() bool {
 	}
 	_ = f.Close()
 	return true
+}
+
+// Adopt makes the variables of this package among env, NAME=VALUE, those of this process, before it reaches a point.
+func Adopt(env []string) {
+	for _, kv := range env {
+		if name, value, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "LAUFWERK_CRASH") {
+			_ = os.Setenv(name, value)
+		}
+	}
 }

@@ -14,6 +14,23 @@ import (
 // that for the first process of a PID namespace the kernel's own protection does not hold without this.
 func IgnoreSignals() { signal.Ignore() }
 
+// CatchSignals does the same for a process that starts others, in which what is ignored would stay ignored: signals are caught
+// and dropped, and children are reaped when they end, those too that come to it as orphans.
+func CatchSignals() {
+	drop, ended := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(drop)
+	signal.Notify(ended, unix.SIGCHLD)
+	go func() {
+		for {
+			select {
+			case <-drop:
+			case <-ended:
+				Reap()
+			}
+		}
+	}()
+}
+
 // Keep holds f open, and does nothing else, for as long as this process lives.
 func Keep(f *File) {
 	for {

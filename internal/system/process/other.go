@@ -61,6 +61,7 @@ func Find(string, string, string) (string, error)            { return "", ErrUns
 func NewStream(func([]byte)) (s *Stream, w *File, err error) { return nil, nil, ErrUnsupported }
 func (*Stream) Run()                                         {}
 func IgnoreSignals()                                         {}
+func CatchSignals()                                          {}
 func Keep(*File)                                             {}
 func Leave(string) (*File, error)                            { return nil, ErrUnsupported }
 func (*Stream) Drain()                                       {}
