@@ -35,14 +35,14 @@ import (
 
 // Main is what the binary does; the result is its exit code. Tests call it with an Env of their own.
 func Main(ctx context.Context, env *system.Env) int {
-	system.IgnorePipe()
 	if len(env.Args) > 0 {
 		if entry, ok := entries()[env.Args[0]]; ok {
 			return entry(env.Args[1:], env)
 		}
-		if cli.IsCompletion(env.Args[0]) {
-			return complete(ctx, env)
-		}
+	}
+	env.OutliveReaders()
+	if len(env.Args) > 0 && cli.IsCompletion(env.Args[0]) {
+		return complete(ctx, env)
 	}
 	return cli.Execute(ctx, env, Commands)
 }
@@ -64,30 +64,32 @@ func entries() map[string]Entry {
 // IsEntry says whether a first argument starts a process of ours. Test binaries that are started as laufwerk ask it.
 func IsEntry(arg string) bool { return entries()[arg] != nil }
 
-// Commands are the commands of the tree.
-func Commands(d *cli.Deps) []*cobra.Command {
+// Commands make the commands of the tree, by their names.
+func Commands(d *cli.Deps) cli.Commands {
 	open := opens(d)
 	prepares := preparer{d, open}
-	return []*cobra.Command{
-		demo.New(d, open, loads(d), nil),
-		initproject.New(d, loadsWith(d), prepares.initialise(loadsToPrepare(d)), nil),
-		prepare.New(d, loadsToPrepare(d), prepares.images),
-		provision.New(d, here(d), newGateways(d.Env).at),
-		doctor.New(d, examines(d), nil),
-		run.New(d, open, nil),
-		resume.New(d, open, nil),
-		answer.New(d, open, nil),
-		diff.New(d, open, nil),
-		writeback.New(d, open, nil),
-		runs.New(d, open),
-		cleanup.New(d, open, nil),
-		claims.New(d, open),
-		images.New(d, open, prepares.engine),
-		types.New(d, nil),
-		cliscript.New(d, scripts(prepares), nil),
-		config.New(d, nil),
-		completion.New(d, nil),
-		version.New(d, nil),
-		help.New(d, nil),
+	return cli.Commands{
+		"demo": func() *cobra.Command { return demo.New(d, open, loads(d), nil) },
+		"init": func() *cobra.Command {
+			return initproject.New(d, loadsWith(d), prepares.initialise(loadsToPrepare(d)), nil)
+		},
+		"prepare":    func() *cobra.Command { return prepare.New(d, loadsToPrepare(d), prepares.images) },
+		"provision":  func() *cobra.Command { return provision.New(d, here(d), newGateways(d.Env).at) },
+		"doctor":     func() *cobra.Command { return doctor.New(d, examines(d), nil) },
+		"run":        func() *cobra.Command { return run.New(d, open, nil) },
+		"resume":     func() *cobra.Command { return resume.New(d, open, nil) },
+		"answer":     func() *cobra.Command { return answer.New(d, open, nil) },
+		"diff":       func() *cobra.Command { return diff.New(d, open, nil) },
+		"writeback":  func() *cobra.Command { return writeback.New(d, open, nil) },
+		"runs":       func() *cobra.Command { return runs.New(d, open) },
+		"cleanup":    func() *cobra.Command { return cleanup.New(d, open, nil) },
+		"claims":     func() *cobra.Command { return claims.New(d, open) },
+		"images":     func() *cobra.Command { return images.New(d, open, prepares.engine) },
+		"types":      func() *cobra.Command { return types.New(d, nil) },
+		"script":     func() *cobra.Command { return cliscript.New(d, scripts(prepares), nil) },
+		"config":     func() *cobra.Command { return config.New(d, nil) },
+		"completion": func() *cobra.Command { return completion.New(d, nil) },
+		"version":    func() *cobra.Command { return version.New(d, nil) },
+		"help":       func() *cobra.Command { return help.New(d, nil) },
 	}
 }

@@ -15,9 +15,11 @@ func IsCompletion(arg string) bool {
 }
 
 // Complete answers a shell. Nothing that goes wrong is said: it would stand in the line that somebody is typing.
-func Complete(ctx context.Context, env *system.Env, commands func(*Deps) []*cobra.Command, prepare func(*Deps, *cobra.Command)) int {
+func Complete(ctx context.Context, env *system.Env, commands func(*Deps) Commands, prepare func(*Deps, *cobra.Command)) int {
 	d := newDeps(env)
-	root := NewRoot(d, commands(d))
+	t := newTree(d, commands(d))
+	t.addAll()
+	root := t.root
 	prepare(d, root)
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)

@@ -16,7 +16,7 @@ import (
 )
 
 // Execute runs the command that env's arguments name and returns its exit code. commands makes the commands of the tree.
-func Execute(ctx context.Context, env *system.Env, commands func(*Deps) []*cobra.Command) int {
+func Execute(ctx context.Context, env *system.Env, commands func(*Deps) Commands) int {
 	d := newDeps(env)
 	d.UI.JSON = wantsJSON(env.Args) // known before the flags are parsed: a mistake in them is reported as JSON too
 	err := run(ctx, d, commands)
@@ -33,30 +33,24 @@ func Execute(ctx context.Context, env *system.Env, commands func(*Deps) []*cobra
 	return failure.KindOf(err).Exit()
 }
 
-// Tree is the command tree alone, for what is made from it: documentation, tests.
-func Tree(env *system.Env, commands func(*Deps) []*cobra.Command) *cobra.Command {
-	d := newDeps(env)
-	return NewRoot(d, commands(d))
-}
-
-func run(ctx context.Context, d *Deps, commands func(*Deps) []*cobra.Command) (err error) {
+func run(ctx context.Context, d *Deps, commands func(*Deps) Commands) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = crashed(d, r)
 		}
 	}()
-	root := NewRoot(d, commands(d))
+	t := newTree(d, commands(d))
 	d.UI.Schema = "laufwerk.error/1"
-	cmd, rest, err := root.Find(d.Env.Args)
+	cmd, rest, err := t.find(d.Env.Args)
 	if err != nil {
-		return Usage(root, "%s", err)
+		return Usage(t.root, "%s", err)
 	}
 	if err := unknownWord(cmd, rest); err != nil {
 		return err
 	}
 	d.UI.Schema = Schema(cmd)
-	root.SetArgs(d.Env.Args)
-	return root.ExecuteContext(ctx)
+	t.root.SetArgs(d.Env.Args)
+	return t.root.ExecuteContext(ctx)
 }
 
 // fullDisk says what to do where a file system had no space left: what was being written is not there, or not whole, and

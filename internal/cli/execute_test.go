@@ -22,9 +22,13 @@ func execute(t *testing.T, vars map[string]string, use string, runE func(*cobra.
 		all[k] = v
 	}
 	env := &system.Env{Args: args, Vars: all, Dir: "/", Out: &out, Err: &errs}
-	code = Execute(context.Background(), env, func(*Deps) []*cobra.Command {
-		one := &cobra.Command{Use: use, Short: "Do one thing", RunE: runE}
-		return []*cobra.Command{one, Group("group", "Hold things", &cobra.Command{Use: "inner", Short: "Do another", RunE: runE})}
+	code = Execute(context.Background(), env, func(*Deps) Commands {
+		return Commands{
+			"one": func() *cobra.Command { return &cobra.Command{Use: use, Short: "Do one thing", RunE: runE} },
+			"group": func() *cobra.Command {
+				return Group("group", "Hold things", &cobra.Command{Use: "inner", Short: "Do another", RunE: runE})
+			},
+		}
 	})
 	return code, out.String(), errs.String()
 }

@@ -12,8 +12,8 @@ const (
 	SectionOther   = "other"
 )
 
-// NewRoot is the whole tree. Rules that hold for every command are put on here.
-func NewRoot(d *Deps, commands []*cobra.Command) *cobra.Command {
+// newRoot is the tree before it has commands.
+func newRoot(d *Deps) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "laufwerk",
 		Short: "Run durable coding-agent workflows in isolated places",
@@ -41,12 +41,6 @@ nothing that it allocates is lost track of, and only what was frozen and approve
 		&cobra.Group{ID: SectionOther, Title: "Other"},
 	)
 	d.bind(root)
-	for _, c := range commands {
-		root.AddCommand(c)
-		if c.Name() == "help" {
-			root.SetHelpCommand(c)
-		}
-	}
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if len(d.Flags.Set) == 0 {
 			return nil // commands without settings work with a broken settings file
@@ -56,17 +50,7 @@ nothing that it allocates is lost track of, and only what was frozen and approve
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { showHelp(d, cmd) })
-	walk(root, func(cmd *cobra.Command) {
-		switch {
-		case cmd == root:
-		case cmd.HasSubCommands():
-			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, needsCommand
-		case cmd.Args == nil:
-			cmd.Args = Positional
-		}
-		cmd.DisableFlagsInUseLine = true
-		cmd.Flags().BoolP("help", "h", false, "help for "+cmd.CommandPath()) // cobra's own names the last word alone
-	})
+	addHelpFlag(root)
 	return root
 }
 
@@ -77,6 +61,11 @@ func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	return g
 }
 
+func addHelpFlag(cmd *cobra.Command) {
+	cmd.DisableFlagsInUseLine = true
+	cmd.Flags().BoolP("help", "h", false, "help for "+cmd.CommandPath()) // cobra's own names the last word alone
+}
+
 func find(root *cobra.Command, name string) *cobra.Command {
 	for _, c := range root.Commands() {
 		if c.Name() == name {
@@ -84,11 +73,4 @@ func find(root *cobra.Command, name string) *cobra.Command {
 		}
 	}
 	return nil
-}
-
-func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
-	visit(cmd)
-	for _, c := range cmd.Commands() {
-		walk(c, visit)
-	}
 }

@@ -10,9 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IgnorePipe lets a closed stdout be an error of the write instead of the end of the process: a worker outlives `| head -1`.
-// The signal is taken and dropped, not ignored: commands that this process starts would inherit an ignored one, and a
-// `yes | head -1` in an agent's shell would no longer end quietly.
+// OutliveReaders lets a closed stdout or stderr be an error of the write instead of the end of the process: a worker outlives
+// `| head -1`. Go ends a process for its writes to descriptors 1 and 2 alone (os/signal), so Out and Err become copies of them.
+// IgnorePipe does as much for whatever else is written there, but to start its threads takes as long as all that a short command does.
+func (e *Env) OutliveReaders() {
+	e.Out, e.Err = outliving(e.Out, os.Stdout, 1), outliving(e.Err, os.Stderr, 2)
+}
+
+func outliving(w io.Writer, stream *os.File, fd uintptr) io.Writer {
+	if w != io.Writer(stream) {
+		return w
+	}
+	number, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		IgnorePipe()
+		return w
+	}
+	return os.NewFile(uintptr(number), stream.Name())
+}
+
+// IgnorePipe lets this be so for every write of the process, those of libraries too. The signal is taken and dropped, not
+// ignored: commands that this process starts would inherit an ignored one, and a `yes | head -1` in an agent's shell would no
+// longer end quietly.
 func IgnorePipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // BrokenPipe says whether a write failed because nobody reads any more.

@@ -32,8 +32,9 @@ type Env struct {
 
 // FromOS is the Env of this process.
 func FromOS() *Env {
-	vars := map[string]string{}
-	for _, kv := range os.Environ() {
+	environ := os.Environ()
+	vars := make(map[string]string, len(environ))
+	for _, kv := range environ {
 		if k, v, ok := strings.Cut(kv, "="); ok {
 			vars[k] = v
 		}
@@ -104,8 +105,10 @@ func Program() string {
 	return strings.TrimSuffix(p, " (deleted)")
 }
 
-// Signals delivers SIGINT, SIGTERM and SIGHUP until ctx ends, and is closed then.
+// Signals delivers SIGINT, SIGTERM and SIGHUP until ctx ends, and is closed then. From now on no write of this process ends
+// it: see IgnorePipe, which costs nothing more here.
 func Signals(ctx context.Context) <-chan syscall.Signal {
+	IgnorePipe()
 	in := make(chan os.Signal, 8)
 	out := make(chan syscall.Signal, 8)
 	signal.Notify(in, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)

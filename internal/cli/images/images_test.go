@@ -88,7 +88,9 @@ func (w *world) laufwerk(tty bool, args ...string) (code int, out, errs string) 
 	connect := func(ctx context.Context) (*dockerengine.Engine, error) {
 		return dockerengine.Connect(ctx, dockerengine.Endpoint{Host: w.endpoint, Origin: "the test"})
 	}
-	code = cli.Execute(w.t.Context(), env, func(d *cli.Deps) []*cobra.Command { return []*cobra.Command{images.New(d, open, connect)} })
+	code = cli.Execute(w.t.Context(), env, func(d *cli.Deps) cli.Commands {
+		return cli.Commands{"images": func() *cobra.Command { return images.New(d, open, connect) }}
+	})
 	return code, stdout.String(), stderr.String()
 }
 

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// Commands make the commands of the tree, by their names.
+type Commands map[string]func() *cobra.Command
+
+// Tree is the whole command tree alone, for what is made from it: documentation, tests.
+func Tree(env *system.Env, commands func(*Deps) Commands) *cobra.Command {
+	d := newDeps(env)
+	t := newTree(d, commands(d))
+	t.addAll()
+	return t.root
+}
+
+// tree is a root with the commands that were made. Most starts are of one command, and do not pay for the others.
+type tree struct {
+	root *cobra.Command
+	left Commands // not made yet
+}
+
+func newTree(d *Deps, commands Commands) *tree { return &tree{newRoot(d), commands} }
+
+// find is cobra's Find in the whole tree, of which it makes no more than that needs.
+func (t *tree) find(args []string) (*cobra.Command, []string, error) {
+	if word, ok := firstWord(t.root, args); ok {
+		t.add(word)
+		if cmd, rest, err := t.root.Find(args); !looksAround(cmd) {
+			return cmd, rest, err
+		}
+	}
+	t.addAll()
+	return t.root.Find(args)
+}
+
+// looksAround says whether a command shows others, or searches them for what was meant.
+func looksAround(cmd *cobra.Command) bool {
+	return !cmd.HasParent() || cmd.Name() == "help" || cmd.Name() == "completion"
+}
+
+func (t *tree) addAll() {
+	for name := range t.left {
+		t.add(name)
+	}
+}
+
+// add makes a command, if it is there and not made yet. Rules that hold for every command are put on here.
+func (t *tree) add(name string) {
+	construct, ok := t.left[name]
+	if !ok {
+		return
+	}
+	delete(t.left, name)
+	made := construct()
+	t.root.AddCommand(made)
+	if made.Name() == "help" {
+		t.root.SetHelpCommand(made)
+	}
+	walk(made, func(cmd *cobra.Command) {
+		switch {
+		case cmd.HasSubCommands():
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, needsCommand
+		case cmd.Args == nil:
+			cmd.Args = Positional
+		}
+		addHelpFlag(cmd)
+	})
+}
+
+func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, c := range cmd.Commands() {
+		walk(c, visit)
+	}
+}
