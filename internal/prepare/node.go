@@ -109,8 +109,6 @@ func output(ctx context.Context, t process.Tool) (string, error) {
 	return string(b), err
 }
 
-var codexVersion = regexp.MustCompile(`^codex-cli (\d+\.\d+\.\d+\S*)\s*$`)
-
 // versionOf asks a binary of Codex. home is a directory that it may take for its user's.
 func versionOf(ctx context.Context, path, home string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, toolTime)
@@ -119,7 +117,7 @@ func versionOf(ctx context.Context, path, home string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m := codexVersion.FindStringSubmatch(out)
+	m := regexp.MustCompile(`^codex-cli (\d+\.\d+\.\d+\S*)\s*$`).FindStringSubmatch(out)
 	if m == nil {
 		return "", failure.New(failure.NotReady, "`%s --version` printed %q, and not the version of Codex", path, strings.TrimSpace(out[:min(len(out), 200)]))
 	}

@@ -154,16 +154,16 @@ func (s *Service) awaited(r Run) bool {
 }
 
 // placeholder is what packages that do not know their run write into hints.
-var placeholder = regexp.MustCompile(`\bRUN\b`)
+func placeholder() *regexp.Regexp { return regexp.MustCompile(`\bRUN\b`) }
 
 // named puts the run into the hint of a failure.
 func named(err error, run string) error {
 	f := failure.As(err)
-	if f == nil || !placeholder.MatchString(f.Hint) {
+	if f == nil || !placeholder().MatchString(f.Hint) {
 		return err
 	}
 	out := *f
-	out.Hint, out.Message, out.Err = placeholder.ReplaceAllString(f.Hint, run), err.Error(), nil
+	out.Hint, out.Message, out.Err = placeholder().ReplaceAllString(f.Hint, run), err.Error(), nil
 	return &out
 }
 

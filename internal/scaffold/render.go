@@ -142,11 +142,10 @@ func literal(v any) string {
 	return strings.ReplaceAll(strings.TrimSpace(b.String()), `","`, `", "`)
 }
 
-var notInID = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
-
 // ProjectID makes a project id of a directory's name.
 func ProjectID(root string) string {
-	id := strings.Trim(notInID.ReplaceAllString(filepath.Base(root), "-"), "-._")
+	others := regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+	id := strings.Trim(others.ReplaceAllString(filepath.Base(root), "-"), "-._")
 	id = strings.TrimRight(id[:min(len(id), 63)], "-._")
 	if id == "" {
 		return "project"

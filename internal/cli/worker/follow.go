@@ -22,6 +22,7 @@ type follower struct {
 	d     *cli.Deps
 	run   string
 	asked bool
+	looks *regexp.Regexp
 
 	mu     sync.Mutex
 	flying []*flight // in the order in which they began
@@ -57,7 +58,7 @@ const (
 )
 
 func newFollower(d *cli.Deps, run string, asked bool) *follower {
-	f := &follower{d: d, run: run, asked: asked, stop: func() {}}
+	f := &follower{d: d, run: run, asked: asked, looks: looks(), stop: func() {}}
 	if !d.UI.JSON && d.UI.Err.Live() {
 		f.animate()
 	}
@@ -248,10 +249,12 @@ func (f *follower) agent(fl *flight, ev journal.Event) {
 }
 
 // shell is how agents start a command line.
-var shell = regexp.MustCompile(`(?s)^(?:/\S*/)?(?:ba|z|da)?sh -l?c (.*)$`)
+func shell() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)^(?:/\S*/)?(?:ba|z|da)?sh -l?c (.*)$`)
+}
 
 func unwrapped(command string) string {
-	if m := shell.FindStringSubmatch(command); m != nil {
+	if m := shell().FindStringSubmatch(command); m != nil {
 		command = m[1]
 		if n := len(command); n > 1 && (command[0] == '\'' || command[0] == '"') && command[n-1] == command[0] {
 			command = command[1 : n-1]
@@ -276,10 +279,10 @@ func (f *follower) output(fl *flight, piece string) {
 }
 
 // looks are the sequences that change how text looks, and nothing else.
-var looks = regexp.MustCompile(`\x1b\[[0-9;:]*m`)
+func looks() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;:]*m`) }
 
 func (f *follower) finishLine(fl *flight) {
-	line := looks.ReplaceAll(bytes.TrimRight(fl.line, "\r"), nil)
+	line := f.looks.ReplaceAll(bytes.TrimRight(fl.line, "\r"), nil)
 	if i := bytes.LastIndexByte(line, '\r'); i >= 0 { // what it has written over, nobody is to see
 		line = line[i+1:]
 	}

@@ -19,10 +19,14 @@ const (
 	toldBytes = 300
 )
 
-var (
-	telling  = regexp.MustCompile(`^(Progress:|\s*(WARN|ERR_))`)
-	userinfo = regexp.MustCompile(`://[^/@\s]*@`)
-)
+func telling(line []byte) bool {
+	said := bytes.TrimLeft(line, "\t\f\r ")
+	return bytes.HasPrefix(line, []byte("Progress:")) || bytes.HasPrefix(said, []byte("WARN")) || bytes.HasPrefix(said, []byte("ERR_"))
+}
+
+func withoutUserinfo(line string) string {
+	return regexp.MustCompile(`://[^/@\s]*@`).ReplaceAllString(line, "://…@")
+}
 
 func (p *progress) Write(b []byte) (int, error) {
 	for _, c := range b {
@@ -32,9 +36,9 @@ func (p *progress) Write(b []byte) (int, error) {
 			}
 			continue
 		}
-		if p.told < toldLines && telling.Match(p.line) {
+		if p.told < toldLines && telling(p.line) {
 			p.told++
-			p.tell(userinfo.ReplaceAllString(strings.ToValidUTF8(string(bytes.TrimSpace(p.line)), ""), "://…@"))
+			p.tell(withoutUserinfo(strings.ToValidUTF8(string(bytes.TrimSpace(p.line)), "")))
 		}
 		p.line = p.line[:0]
 	}
