@@ -2,7 +2,6 @@ package imagecache
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -11,11 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/docker/docker/api/types/image"
-
-	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
@@ -84,7 +79,7 @@ func (c Cache) Made(fingerprint string) (Receipt, error) { return c.Load(c.madeF
 func ids(user, group int) string { return strconv.Itoa(user) + ":" + strconv.Itoa(group) }
 
 // Load reads a receipt and compares it with the recipe and the user of this process, and where expectedBase is not "" with
-// the id of its base image. It asks no engine: Verify does. Failures are of kind NotReady and say what is stale.
+// the id of its base image. It asks no engine: Prepared does. Failures are of kind NotReady and say what is stale.
 func (c Cache) Load(path, expectedBase string) (Receipt, error) {
 	var r Receipt
 	err := files.ReadJSON(path, &r)
@@ -115,30 +110,6 @@ func (c Cache) Load(path, expectedBase string) (Receipt, error) {
 }
 
 func isID(s string) bool { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString(s) }
-
-// Verify asks the engine, in one call, whether the image of a receipt is there and is what the receipt says.
-func (c Cache) Verify(ctx context.Context, e *dockerengine.Engine, r Receipt) error {
-	i, presence, err := e.Image(ctx, r.Image)
-	switch {
-	case presence == providers.Absent:
-		return failure.New(failure.NotReady, "the prepared image %s is not on the engine at %s", r.Image, e.Endpoint().Host).WithHint("%s", c.Prepare)
-	case presence != providers.Present:
-		return failure.Wrap(err, failure.NotReady, "look for the prepared image")
-	}
-	return c.Matches(i, r)
-}
-
-// Matches is Verify for an image that was looked at already.
-func (c Cache) Matches(i image.InspectResponse, r Receipt) error {
-	has := ""
-	if i.Config != nil {
-		has = i.Config.Labels[LabelRecipe]
-	}
-	if i.ID != r.Image || has != r.Recipe || Platform(i) != r.Platform {
-		return failure.New(failure.NotReady, "the image %s on the engine is not the prepared one: its id, recipe label or platform differ from the receipt", r.Image).WithHint("%s", c.Prepare)
-	}
-	return nil
-}
 
 // Record remembers an image that is whole and proved.
 func (c Cache) Record(r Receipt) error {

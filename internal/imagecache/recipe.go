@@ -171,10 +171,10 @@ func (c Cache) Carries(i image.InspectResponse) error {
 	}
 }
 
-// Binary is the path of the native program below a tree, for an engine's architecture ("amd64").
-func (c Cache) Binary(arch string) (string, error) {
-	if b := c.Program.Binary("linux/" + arch); b != "" {
+// Native is Binary for an engine's architecture ("amd64").
+func (p Program) Native(arch string) (string, error) {
+	if b := p.Binary("linux/" + arch); b != "" {
 		return b, nil
 	}
-	return "", failure.New(failure.Unsupported, "there is no %s for linux/%s", c.Program.Title, arch)
+	return "", failure.New(failure.Unsupported, "there is no %s for linux/%s", p.Title, arch)
 }

@@ -104,7 +104,7 @@ func Docker(ctx context.Context, o DockerOptions) (DockerResult, error) {
 	defer l.Release()
 	r, err := o.Cache.Made(d.recipe.Fingerprint())
 	if err == nil {
-		err = o.Cache.Verify(ctx, e, r)
+		_, err = o.Cache.Prepared(ctx, e, r)
 	}
 	reused := err == nil
 	if failure.Is(err, failure.NotReady) {
@@ -150,7 +150,7 @@ func (d *docker) published(ctx context.Context) (imagecache.Receipt, error) {
 		err = failure.New(failure.NotReady, "the receipt %s is for the base image %s", d.Manifest, r.Base.Name)
 	}
 	if err == nil {
-		err = d.Cache.Verify(ctx, d.e, r)
+		_, err = d.Cache.Prepared(ctx, d.e, r)
 	}
 	return r, err
 }

@@ -751,7 +751,7 @@ func TestDockerCodex(t *testing.T) {
 	if r.Version != CodexVersion || r.Program != Codex {
 		t.Errorf("%+v", r)
 	}
-	binary, err := o.Cache.Binary(runtime.GOARCH)
+	binary, err := o.Cache.Program.Native(runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,8 +60,8 @@ func (p *Provider) examineSupervisor(f dockerengine.Facts) checks.Check {
 }
 
 func examineLimits(c config, f dockerengine.Facts) checks.Check {
-	_, lacking := unenforced(c.Resources, f)
-	err := enforced(c.Resources, f)
+	_, lacking := owned.Unenforced(f, c.Resources)
+	err := owned.Enforces(f, c.Resources)
 	switch {
 	case err != nil:
 		return checks.Failed("limits", err).WithEvidence(lacking...)

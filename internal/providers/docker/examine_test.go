@@ -8,6 +8,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -40,7 +41,7 @@ func TestLimitsThatAnEngineCannotEnforce(t *testing.T) {
 		if got := examineLimits(c.config, c.facts); got.Status != c.status || !strings.Contains(got.Message, c.says) {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if err := enforced(c.config.Resources, c.facts); (err != nil) != (c.status == checks.Fail) {
+		if err := owned.Enforces(c.facts, c.config.Resources); (err != nil) != (c.status == checks.Fail) {
 			t.Errorf("%s: run says %v", name, err)
 		}
 	}

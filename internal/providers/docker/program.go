@@ -82,11 +82,8 @@ func (s *sandbox) bootstrap(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	binary := imagecache.Codex().Binary("linux/" + s.arch)
-	if binary == "" {
-		return "", failure.New(failure.Unsupported, "there is no Codex for linux/%s", s.arch)
-	}
-	return path.Join(at, binary), nil
+	binary, err := imagecache.Codex().Native(s.arch)
+	return path.Join(at, binary), err
 }
 
 // installLimit bounds an installation in a session: package managers repeat for ever where a registry's certificate is not

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"strings"
 	"time"
 
 	api "github.com/docker/docker/api/types/image"
@@ -21,7 +20,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/inside/carried"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
-	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Config is what a Provider needs.
@@ -131,7 +129,7 @@ func (p *Provider) find(ctx context.Context, def providers.Definition, need prov
 		say("engine", err)
 		return f, out
 	}
-	if err := enforced(c.Resources, e.Facts()); err != nil {
+	if err := owned.Enforces(e.Facts(), c.Resources); err != nil {
 		say("limits", err)
 	}
 	i, err := p.image(ctx, e, def, c)
@@ -146,46 +144,6 @@ func (p *Provider) fits(f dockerengine.Facts) error { return p.programs.Has(plat
 
 // platform is that of the programs which an engine's kernel runs.
 func platform(f dockerengine.Facts) string { return f.OS + "/" + f.Arch }
-
-// enforced says which limits the engine would drop without an error, or refuse when a container is made.
-func enforced(r targets.Resources, f dockerengine.Facts) error {
-	if wanted, _ := unenforced(r, f); len(wanted) > 0 {
-		return failure.New(failure.NotReady, "the engine cannot enforce %s of the target: the kernel's control group for it is not available to it", conjunction(wanted)).
-			WithHint("docker info")
-	}
-	if f.CPUs > 0 && r.CPUs > float64(f.CPUs) {
-		return failure.New(failure.NotReady, "`resources.cpus` is %g, and the engine has %d and gives no more", r.CPUs, f.CPUs).WithHint("docker info --format '{{.NCPU}}'")
-	}
-	return nil
-}
-
-// conjunction is a list in words.
-func conjunction(list []string) string {
-	if len(list) < 2 {
-		return strings.Join(list, "")
-	}
-	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
-}
-
-// unenforced are the limits that a target has and the engine cannot enforce, and all that it cannot.
-func unenforced(r targets.Resources, f dockerengine.Facts) (wanted, all []string) {
-	for _, l := range []struct {
-		option   string
-		has, can bool
-	}{
-		{"cpus", r.CPUs > 0, f.CPU}, {"memoryBytes", r.MemoryBytes > 0, f.Memory},
-		{"swapBytes", r.SwapBytes != nil, f.Swap}, {"pids", r.PIDs > 0, f.Pids},
-	} {
-		if l.can {
-			continue
-		}
-		all = append(all, "`resources."+l.option+"`")
-		if l.has {
-			wanted = append(wanted, "`resources."+l.option+"`")
-		}
-	}
-	return wanted, all
-}
 
 func condition(id string, err error) failure.Condition { return providers.Missing(Kind, id, err) }
 
@@ -202,40 +160,46 @@ func (p *Provider) cache(def providers.Definition, c config) imagecache.Cache {
 
 // image finds it on the engine, and never fetches one.
 func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def providers.Definition, c config) (selected, error) {
-	cache, ref := p.cache(def, c), c.Image
-	var receipt imagecache.Receipt
-	if ref == "" {
-		var err error
-		if c.Prepared == nil {
-			receipt, err = cache.Standard()
-		} else if receipt, err = cache.Load(c.Prepared.Manifest, ""); err == nil && receipt.Image != c.Prepared.Image {
-			err = failure.New(failure.NotReady, "the image of the manifest %s was prepared anew since the project was loaded", c.Prepared.Manifest)
-		}
-		if err != nil {
-			return selected{}, err
-		}
-		ref = receipt.Image
-	}
-	i, presence, err := e.Image(ctx, ref)
+	cache := p.cache(def, c)
+	i, err := look(ctx, e, cache, c)
 	switch {
-	case presence == providers.Absent && c.Image == "":
-		return selected{}, failure.New(failure.NotReady, "the prepared image %s is not on the engine any more", ref).WithHint("%s", cache.Prepare)
-	case presence == providers.Absent:
-		return selected{}, failure.New(failure.NotReady, "the image %s of the target %q is not on the engine", ref, c.ID).WithHint("docker pull %s", failure.Quote(ref))
-	case presence != providers.Present:
-		return selected{}, failure.Wrap(err, failure.NotReady, "look for the image %s", ref)
+	case err != nil:
+		return selected{}, err
 	case i.Os != "" && i.Os != "linux":
-		return selected{}, failure.New(failure.NotReady, "the image %s is for %s, and sessions run in Linux containers", ref, i.Os)
+		return selected{}, failure.New(failure.NotReady, "the image %s is for %s, and sessions run in Linux containers", c.Image, i.Os)
 	}
 	if err := unwanted(i); err != nil {
 		return selected{}, err
 	}
 	if c.Image == "" {
-		return selected{image: i, prepared: true}, cache.Matches(i, receipt)
+		return selected{image: i, prepared: true}, nil
 	}
 	carries := cache.Carries(i)
 	if carries != nil && c.CodexBootstrap == bootstrapPrepared {
 		return selected{}, carries
 	}
 	return selected{image: i, prepared: carries == nil}, nil
+}
+
+func look(ctx context.Context, e *dockerengine.Engine, cache imagecache.Cache, c config) (api.InspectResponse, error) {
+	if c.Image != "" {
+		return imagecache.Own(ctx, e, c.Image, c.ID)
+	}
+	r, err := receipt(cache, c)
+	if err != nil {
+		return api.InspectResponse{}, err
+	}
+	return cache.Prepared(ctx, e, r)
+}
+
+// receipt is that of the prepared image which a target without one of its own uses.
+func receipt(cache imagecache.Cache, c config) (imagecache.Receipt, error) {
+	if c.Prepared == nil {
+		return cache.Standard()
+	}
+	r, err := cache.Load(c.Prepared.Manifest, "")
+	if err == nil && r.Image != c.Prepared.Image {
+		err = failure.New(failure.NotReady, "the image of the manifest %s was prepared anew since the project was loaded", c.Prepared.Manifest)
+	}
+	return r, err
 }

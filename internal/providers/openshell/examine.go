@@ -11,6 +11,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside"
@@ -86,7 +87,7 @@ func (p *Provider) examineEngine(g *client.Gateway, e *dockerengine.Engine, err 
 }
 
 func examineLimits(c config, f dockerengine.Facts) checks.Check {
-	if err := enforced(c, f); err != nil {
+	if err := owned.Enforces(f, c.Resources); err != nil {
 		return checks.Failed("limits", err)
 	}
 	return checks.New("limits", checks.Pass, "the engine enforces the limits that the target has; those of processes and swap are the gateway's")

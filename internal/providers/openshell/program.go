@@ -21,9 +21,9 @@ func (b *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 	if name != codex {
 		return providers.Program{}, nil
 	}
-	binary := imagecache.Codex().Binary("linux/" + b.l.e.Facts().Arch)
-	if binary == "" {
-		return providers.Program{}, failure.New(failure.Unsupported, "there is no Codex for linux/%s", b.l.e.Facts().Arch)
+	binary, err := imagecache.Codex().Native(b.l.e.Facts().Arch)
+	if err != nil {
+		return providers.Program{}, err
 	}
 	if err := b.learn(ctx, true); err != nil {
 		return providers.Program{}, err

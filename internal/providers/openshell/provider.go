@@ -16,6 +16,7 @@ import (
 	api "github.com/docker/docker/api/types/image"
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
@@ -199,7 +200,7 @@ func (p *Provider) find(ctx context.Context, def providers.Definition, need prov
 	if len(out) > 0 {
 		return f, out
 	}
-	if err := enforced(c, f.engine.Facts()); err != nil {
+	if err := owned.Enforces(f.engine.Facts(), c.Resources); err != nil {
 		say("limits", err)
 	}
 	if f.image, err = p.image(ctx, f.engine, def, c); err != nil {
@@ -259,19 +260,6 @@ func fits(f dockerengine.Facts) error {
 	return nil
 }
 
-// enforced says which limits the engine would drop without an error.
-func enforced(c config, f dockerengine.Facts) error {
-	switch r := c.Resources; {
-	case r.CPUs > 0 && !f.CPU:
-		return failure.New(failure.NotReady, "the engine cannot enforce `resources.cpus`: the kernel's control group for it is not available to it").WithHint("docker info")
-	case r.MemoryBytes > 0 && !f.Memory:
-		return failure.New(failure.NotReady, "the engine cannot enforce `resources.memoryBytes`: the kernel's control group for it is not available to it").WithHint("docker info")
-	case f.CPUs > 0 && r.CPUs > float64(f.CPUs):
-		return failure.New(failure.NotReady, "`resources.cpus` is %g, and the engine has %d and gives no more", r.CPUs, f.CPUs).WithHint("docker info --format '{{.NCPU}}'")
-	}
-	return nil
-}
-
 // cache is where a target's prepared images are.
 func (p *Provider) cache(def providers.Definition, c config) imagecache.Cache {
 	return imagecache.OpenShell(imagecache.OpenShellDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State))
@@ -280,30 +268,19 @@ func (p *Provider) cache(def providers.Definition, c config) imagecache.Cache {
 // image finds the target's on the engine, and never fetches one. One of its own has to be a prepared one, too: nothing is
 // installed in a session.
 func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def providers.Definition, c config) (api.InspectResponse, error) {
-	cache, ref := p.cache(def, c), c.Image
-	var receipt imagecache.Receipt
-	if ref == "" {
-		var err error
-		if receipt, err = cache.Standard(); err != nil {
+	cache := p.cache(def, c)
+	if c.Image == "" {
+		r, err := cache.Standard()
+		if err != nil {
 			return api.InspectResponse{}, err
 		}
-		ref = receipt.Image
+		return cache.Prepared(ctx, e, r)
 	}
-	i, presence, err := e.Image(ctx, ref)
-	switch {
-	case presence == providers.Absent && c.Image == "":
-		return i, failure.New(failure.NotReady, "the prepared image %s is not on the engine any more", ref).WithHint("%s", cache.Prepare)
-	case presence == providers.Absent:
-		return i, failure.New(failure.NotReady, "the image %s of the target %q is not on the engine", ref, c.ID).WithHint("docker pull %s", failure.Quote(ref))
-	case presence != providers.Present:
-		return i, failure.Wrap(err, failure.NotReady, "look for the image %s", ref)
-	case c.Image == "":
-		return i, cache.Matches(i, receipt)
+	i, err := imagecache.Own(ctx, e, c.Image, c.ID)
+	if err != nil {
+		return i, err
 	}
-	if err := cache.Carries(i); err != nil {
-		return i, failure.Wrap(err, failure.NotReady, "the image %s of the target %q is no prepared one", ref, c.ID)
-	}
-	return i, nil
+	return i, failure.Wrap(cache.Carries(i), failure.NotReady, "the image %s of the target %q is no prepared one", c.Image, c.ID)
 }
 
 func (p *Provider) saw(format string, args ...any) []providers.Evidence {
