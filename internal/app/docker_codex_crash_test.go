@@ -54,7 +54,7 @@ func reachedByTurn(t *testing.T) (worker, supervisor []string) {
 // resumed, it is the same turn. The model server counts what was paid.
 func TestCodexInContainersIsKilledAnywhere(t *testing.T) {
 	worker, supervisor := reachedByTurn(t)
-	for _, needed := range []string{"dockerengine/after-create#1", "docker/after-start#1", "docker/after-exec#1", "session/after-launch#1", "supervise/after-spawn#1", "supervise/after-exit#1"} {
+	for _, needed := range []string{"dockerengine/after-create#1", "docker/after-start#1", "entered/after-take#1", "session/after-launch#1", "supervise/after-spawn#1", "supervise/after-exit#1"} {
 		if !slices.Contains(worker, needed) && !slices.Contains(supervisor, needed) {
 			t.Errorf("the turn does not reach %s: %v %v", needed, worker, supervisor)
 		}

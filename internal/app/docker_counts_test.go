@@ -7,10 +7,17 @@ import (
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
-// What a run costs at the engine, call by call. A call more is one that every session of every user pays.
+// What a run costs at the engine, call by call. A call more is one that every session of every user pays. To run something
+// costs none where a supervisor stands by.
 func TestDockerCalls(t *testing.T) {
-	t.Parallel()
+	exec := []engine.Operation{engine.ExecCreate, engine.ExecStart}
+	t.Run("a supervisor stands by", func(t *testing.T) { t.Parallel(); dockerCalls(t, (*boxed).letGo, nil) })
+	t.Run("none does", func(t *testing.T) { t.Parallel(); dockerCalls(t, (*boxed).tight, exec) })
+}
+
+func dockerCalls(t *testing.T, change func(*boxed), exec []engine.Operation) {
 	b := newBoxed(t, engine.Endpoint(t))
+	change(b)
 	b.must([]int{0}, "run", "job", "--no-input")
 	calls := b.proxy.Calls()
 	for _, phase := range []struct {
@@ -26,8 +33,8 @@ func TestDockerCalls(t *testing.T) {
 			engine.Inspect, // as it was asked for
 		}},
 		{"it is entered and started", []engine.Operation{engine.Inspect, engine.Start}},
-		{"the turn", []engine.Operation{engine.ExecCreate, engine.ExecStart}},
-		{"the command", []engine.Operation{engine.Inspect, engine.ExecCreate, engine.ExecStart}},
+		{"the turn", exec},
+		{"the command", append([]engine.Operation{engine.Inspect}, exec...)},
 		{"the session is closed", []engine.Operation{
 			engine.Info, engine.Inspect, engine.Delete, // from the engine that has it
 			engine.Inspect,              // it is gone there, and its directory goes too
@@ -36,7 +43,7 @@ func TestDockerCalls(t *testing.T) {
 		{"the run ends", nil},
 	} {
 		if phase.name == "the turn" { // where a container takes more than a second to start, it is looked at meanwhile
-			for len(calls) > 0 && calls[0].Operation == engine.Inspect {
+			for len(calls) > 1 && calls[0].Operation == engine.Inspect && (exec != nil || calls[1].Operation == engine.Inspect) {
 				calls = calls[1:]
 			}
 		}

@@ -43,9 +43,10 @@ func pointsOf(t *testing.T, log string) (out []string) {
 
 // dockerPoints are the points that a run reaches on this host while it has a session, from the session's intent to its
 // absence, and those that its supervisors reach inside. What a run does before and after is the same on every target.
-func dockerPoints(t *testing.T, endpoint string) (outside, inside []string) {
+func dockerPoints(t *testing.T, endpoint string, change func(*boxed)) (outside, inside []string) {
 	t.Helper()
 	b := newBoxed(t, endpoint, "crashpoints")
+	change(b)
 	log := b.inBoth("log")
 	b.workflow("job", strings.Replace(boxedWorkflow, "echo count >> ran;", "echo count >> ran; sed s/^/inside:/ "+log+" >> ran;", 1))
 	if code, out, errs := b.laufwerk([]string{"LAUFWERK_CRASH_LOG=" + log}, "run", "job", "--no-input"); code != 0 {
@@ -77,11 +78,16 @@ func dockerPoints(t *testing.T, endpoint string) (outside, inside []string) {
 // cancelled and cleaned up, and nothing of ours is left, and all of the strangers'.
 func TestDockerKilledAnywhere(t *testing.T) {
 	endpoint := engine.Endpoint(t)
-	outside, inside := dockerPoints(t, endpoint)
+	outside, inside := dockerPoints(t, endpoint, func(*boxed) {})
+	tight, _ := dockerPoints(t, endpoint, (*boxed).tight)
+	tight = slices.DeleteFunc(tight, func(point string) bool { return slices.Contains(outside, point) })
+	if len(tight) == 0 || !slices.Contains(outside, "entered/after-take#1") {
+		t.Errorf("supervisors are started in one way only: %v %v", outside, tight)
+	}
 	random := chance(t)
-	for i, point := range append(outside, inside...) {
+	for i, point := range slices.Concat(outside, tight, inside) {
 		most := 1
-		if i >= len(outside) {
+		if i >= len(outside)+len(tight) {
 			most = 2 // cut, and made once more
 		}
 		ends := []string{resumed, givenUp}
@@ -92,6 +98,9 @@ func TestDockerKilledAnywhere(t *testing.T) {
 			t.Run(strings.ReplaceAll(point, "/", ".")+"/"+end, func(t *testing.T) {
 				t.Parallel()
 				b := newBoxed(t, endpoint, "crashpoints")
+				if slices.Contains(tight, point) {
+					b.tight()
+				}
 				code, out, errs := b.laufwerk(b.dies(point), "run", "job", "--no-input")
 				if died := code == 137; died != (most == 1) {
 					t.Errorf("exit %d\n%s%s", code, out, errs)

@@ -294,6 +294,9 @@ func TestDockerAnotherEngineTakesTheSocket(t *testing.T) {
 					t.Parallel()
 					b := newBoxed(t, endpoint)
 					b.withoutBash()
+					if op == engine.ExecCreate || op == engine.ExecStart {
+						b.from(engine.Busybox, few)
+					}
 					b.proxy.On(op, 1, engine.Before(func() { b.proxy.Forward(e.Endpoint) }))
 					code, out, errs := b.laufwerk(nil, "run", "job", "--no-input")
 					b.proxy.Reset()

@@ -92,11 +92,17 @@ func newBoxed(t testing.TB, endpoint string, tags ...string) *boxed {
 	return b
 }
 
-// from sets the image of the target.
-func (b *boxed) from(image string) {
+// from sets the image of the target, and its other options.
+func (b *boxed) from(image string, more ...string) {
 	b.write(filepath.Join(b.project, "laufwerk/execution.ts"), fmt.Sprintf(
-		"import { createDockerExecution } from \"@laufwerk/execution/docker\";\nexport const execution = createDockerExecution({ image: %q, network: \"none\" });\n", image))
+		"import { createDockerExecution } from \"@laufwerk/execution/docker\";\nexport const execution = createDockerExecution({ image: %q, network: \"none\"%s });\n", image, strings.Join(more, "")))
 }
+
+// few are so few processes that no supervisor stands by: each is started by the engine.
+const few = ", resources: { pids: 48 }"
+
+// tight gives containers few processes.
+func (b *boxed) tight() { b.from(engine.Base, few) }
 
 // withoutBash lets the target have a small image, in which the command is a turn too.
 func (b *boxed) withoutBash() {
