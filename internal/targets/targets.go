@@ -11,6 +11,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/options"
+	"github.com/laufwerk/laufwerk/internal/providers"
 )
 
 // ID is the option `id`, which defaults to the kind.
@@ -53,6 +54,19 @@ func Credentials(raw json.RawMessage) ([]string, error) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
+}
+
+// CredentialsOf are the logins that a described target (a providers.Definition as JSON) gives to agents, where its options hold
+// them as Credentials reads them.
+func CredentialsOf(described json.RawMessage) []string {
+	var d providers.Definition
+	var options struct {
+		Credentials []string `json:"credentials"`
+	}
+	if json.Unmarshal(described, &d) != nil || json.Unmarshal(d.Options, &options) != nil {
+		return nil
+	}
+	return options.Credentials
 }
 
 // fingerprint is sha256 over kind, id and options, as JSON with sorted keys. It neither holds nor needs the literal values of

@@ -57,16 +57,6 @@ func Validate(given json.RawMessage) (providers.Definition, error) {
 	return targets.Definition(Kind, c.ID, c, defining)
 }
 
-// Credentials are the logins that a described target (a providers.Definition as JSON) gives to agents.
-func Credentials(def json.RawMessage) []string {
-	var d providers.Definition
-	var c config
-	if json.Unmarshal(def, &d) != nil || json.Unmarshal(d.Options, &c) != nil {
-		return nil
-	}
-	return c.Credentials
-}
-
 func parse(given json.RawMessage) (config, error) {
 	c := config{Network: bridge}
 	given, ours := apart(given)

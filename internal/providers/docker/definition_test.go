@@ -128,10 +128,10 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Credentials(raw); !slices.Equal(got, []string{"claude-subscription", "codex-subscription"}) {
+	if got := (*Provider)(nil).Credentials(raw); !slices.Equal(got, []string{"claude-subscription", "codex-subscription"}) {
 		t.Errorf("%q", got)
 	}
-	if got := Credentials(json.RawMessage(`"x"`)); got != nil {
+	if got := (*Provider)(nil).Credentials(json.RawMessage(`"x"`)); got != nil {
 		t.Errorf("%q", got)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/inside/carried"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Config is what a Provider needs.
@@ -72,7 +73,7 @@ func (*Provider) Validate(given json.RawMessage) (providers.Definition, error) {
 }
 
 // Credentials are the logins that a described target gives to agents.
-func (*Provider) Credentials(def json.RawMessage) []string { return Credentials(def) }
+func (*Provider) Credentials(def json.RawMessage) []string { return targets.CredentialsOf(def) }
 
 // Endpoint is the engine's identity.
 func (p *Provider) Endpoint(ctx context.Context, _ providers.Definition) (string, error) {

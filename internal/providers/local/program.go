@@ -18,14 +18,7 @@ import (
 const codex = "codex"
 
 // Credentials are the logins that a described target gives to agents.
-func (*Provider) Credentials(def json.RawMessage) []string {
-	var d providers.Definition
-	var c config
-	if json.Unmarshal(def, &d) != nil || json.Unmarshal(d.Options, &c) != nil {
-		return nil
-	}
-	return c.Credentials
-}
+func (*Provider) Credentials(def json.RawMessage) []string { return targets.CredentialsOf(def) }
 
 // WithPrograms tells where prepared programs are: find fails with NotReady for one that is not prepared.
 func (p *Provider) WithPrograms(find func(program string) (harness.Receipt, error)) *Provider {
