@@ -60,29 +60,7 @@ func TestFirstHour(t *testing.T) {
 	if code != 8 || !strings.Contains(errs, "write-back yes") {
 		t.Fatalf("exit %d\n%s%s", code, out, errs)
 	}
-	if diff := w.must([]int{0}, "diff", run); !strings.Contains(diff, "-	if comment != \"\" {") || strings.Count(diff, "\n+++") != 1 {
-		t.Errorf("the difference:\n%s", diff)
-	}
-	if b, err := os.ReadFile(filepath.Join(w.project, "fields.go")); err != nil || string(b) != buggy {
-		t.Errorf("the source was changed before anybody approved: %v", err)
-	}
-	out = w.must([]int{0}, "answer", run, "write-back", "yes", "--json")
-	var done struct {
-		Output struct {
-			Status  string
-			Repairs int
-			Paths   []string
-		}
-	}
-	if err := json.Unmarshal([]byte(out), &done); err != nil || done.Output.Status != "written" || done.Output.Repairs != 1 || strings.Join(done.Output.Paths, " ") != "fields.go" {
-		t.Errorf("%v: %s", err, out)
-	}
-	if b, err := os.ReadFile(filepath.Join(w.project, "fields.go")); err != nil || string(b) != fixed {
-		t.Errorf("written back: %v\n%s", err, b)
-	}
-	if changed := w.git("status", "--porcelain", "--", ":!laufwerk", ":!.gitignore"); changed != " M fields.go\n" {
-		t.Errorf("the repository has changed:\n%s", changed)
-	}
+	w.exampleIsWritten(run, "fields.go", "-	if comment != \"\" {", fixed, 1)
 	if sent := w.model.Requests(""); len(sent) != 5 || len(w.model.Threads()) != 1 || !strings.Contains(sent[1].Raw, "FAIL") {
 		t.Errorf("%d requests in %d conversations; the repair was not told what failed", len(sent), len(w.model.Threads()))
 	}

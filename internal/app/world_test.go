@@ -497,6 +497,37 @@ func (w *world) sourceIs(want map[string]string) {
 
 type listedClaim struct{ ID, State, Kind string }
 
+// exampleIsWritten approves what the example made of one file, which a line is gone from: the project, a repository, has nothing
+// of that before, and nothing else afterwards.
+func (w *world) exampleIsWritten(run, file, gone, after string, repairs int) (answered string) {
+	w.t.Helper()
+	if diff := w.must([]int{0}, "diff", run); !strings.Contains(diff, gone) || strings.Count(diff, "\n+++") != 1 {
+		w.t.Errorf("the difference:\n%s", diff)
+	}
+	changed := func() string { return w.git("status", "--porcelain", "--", ":!laufwerk", ":!.gitignore") }
+	if early := changed(); early != "" {
+		w.t.Errorf("the source was changed before anybody approved:\n%s", early)
+	}
+	answered = w.must([]int{0}, "answer", run, "write-back", "yes", "--json")
+	var done struct {
+		Output struct {
+			Status  string
+			Repairs int
+			Paths   []string
+		}
+	}
+	if err := json.Unmarshal([]byte(answered), &done); err != nil || done.Output.Status != "written" || done.Output.Repairs != repairs || strings.Join(done.Output.Paths, " ") != file {
+		w.t.Errorf("%v: %s", err, answered)
+	}
+	if b, err := os.ReadFile(filepath.Join(w.project, file)); err != nil || string(b) != after {
+		w.t.Errorf("written back: %v\n%s", err, b)
+	}
+	if late := changed(); late != " M "+file+"\n" {
+		w.t.Errorf("the repository has changed:\n%s", late)
+	}
+	return answered
+}
+
 func (w *world) claims(args ...string) []listedClaim {
 	w.t.Helper()
 	var doc struct{ Claims []listedClaim }
