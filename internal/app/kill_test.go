@@ -425,10 +425,9 @@ func TestAnswerTwiceAndWhatIsNotAsked(t *testing.T) {
 	w.done(1)
 }
 
-// A worker that has more to do than to wait takes an answer that comes from elsewhere.
-func TestAnswerWhileAWorkerLives(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+// asksInATurn starts a run whose worker has asked for a name, and holds a turn beside it until hold is no more.
+func (w *world) asksInATurn() *running {
+	w.t.Helper()
 	w.flow("both", `
     const workspace = yield* Workspace.open({ source: ".", execution });
     const s = yield* Session.open({ key: "s", agent, workspace });
@@ -436,10 +435,18 @@ func TestAnswerWhileAWorkerLives(t *testing.T) {
     return name;
 `)
 	w.mark(hold)
-	worker := w.start(nil, "run", "both", "--no-input")
+	r := w.start(nil, "run", "both", "--no-input")
 	w.begun("begin", 1)
+	eventually(w.t, "it asks", func() bool { return w.journaled()["started human:name"] == 1 })
+	return r
+}
+
+// A worker that has more to do than to wait takes an answer that comes from elsewhere.
+func TestAnswerWhileAWorkerLives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	worker := w.asksInATurn()
 	id := w.onlyRun().ID
-	eventually(t, "it asks", func() bool { return w.journaled()["started human:name"] == 1 })
 	w.must([]int{0}, "answer", id, "name", "Ada")
 	eventually(t, "the answer is journaled", func() bool { return w.journaled()["completed human:name"] == 1 })
 	w.unmark(hold)

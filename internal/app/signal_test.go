@@ -201,16 +201,7 @@ func TestHungUpWorkerLeavesTheTurn(t *testing.T) {
 func TestInterruptedWhileItAsks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.flow("both", `
-    const workspace = yield* Workspace.open({ source: ".", execution });
-    const s = yield* Session.open({ key: "s", agent, workspace });
-    const [, name] = yield* all([s.ask({ key: "turn", prompt: "edit" }), Human.text({ key: "name", title: "Your name?" })]);
-    return name;
-`)
-	w.mark(hold)
-	r := w.start(nil, "run", "both", "--no-input")
-	w.begun("begin", 1)
-	eventually(t, "it asks", func() bool { return w.journaled()["started human:name"] == 1 })
+	r := w.asksInATurn()
 	r.signal(syscall.SIGINT)
 	code, out, errs := r.wait()
 	w.signalled([]syscall.Signal{syscall.SIGINT}, code, out, errs)
