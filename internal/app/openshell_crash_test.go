@@ -71,6 +71,15 @@ func (s *site) world(t *testing.T) *crashing {
 	return c
 }
 
+// alone lets the agent end the supervisor that stands by, so that the one of the command is started by the gateway.
+func (c *crashing) alone() {
+	c.write(filepath.Join(c.project, "agent.sh"), `
+stands() { tr '\0' ' ' <"/proc/$1/cmdline" | grep -q ' standby '; }
+end() { for p in $(pgrep -x laufwerk); do if [ "$p" != $PPID ] && stands "$p"; then kill -9 "$p"; return; fi; done; return 1; }
+if stands $PPID; then until end; do sleep 0.1; done; fi
+`+boxedAgent)
+}
+
 // inBoth is a path on this host, and in a sandbox, whose /tmp is its own.
 func (c *crashing) inBoth(name string) string {
 	c.t.Helper()
@@ -120,9 +129,10 @@ func (c *crashing) isAlone() {
 
 // points are the points that a run reaches on this host while it has a session, and those that its supervisors reach
 // in the sandbox.
-func (s *site) points(t *testing.T) (outside, inside []string) {
+func (s *site) points(t *testing.T, change func(*crashing)) (outside, inside []string) {
 	t.Helper()
 	c := s.world(t)
+	change(c)
 	log := c.inBoth("log")
 	c.workflow("job", strings.Replace(boxedWorkflow, "echo count >> ran;", "echo count >> ran; sed s/^/inside:/ "+log+" >> ran;", 1))
 	c.in.own()
@@ -207,11 +217,16 @@ func (c *crashing) isAbandoned(end string) {
 // up once, and nothing of ours is left, and all of the strangers'.
 func TestOpenShellKilledAnywhere(t *testing.T) {
 	at := newSite(t)
-	outside, inside := at.points(t)
+	outside, inside := at.points(t, func(*crashing) {})
+	alone, _ := at.points(t, (*crashing).alone)
+	alone = slices.DeleteFunc(alone, func(point string) bool { return slices.Contains(outside, point) })
+	if !slices.Contains(alone, "openshell/before-supervisor#1") || !slices.Contains(outside, "entered/after-take#1") {
+		t.Errorf("supervisors are started in one way only: %v %v", outside, alone)
+	}
 	random := chance(t)
-	for i, point := range append(outside, inside...) {
+	for i, point := range slices.Concat(outside, alone, inside) {
 		most := 1
-		if i >= len(outside) {
+		if i >= len(outside)+len(alone) {
 			most = 2 // cut, and made once more
 		}
 		ends := []string{resumed, givenUp}
@@ -222,6 +237,9 @@ func TestOpenShellKilledAnywhere(t *testing.T) {
 			t.Run(strings.ReplaceAll(point, "/", ".")+"/"+end, func(t *testing.T) {
 				t.Parallel()
 				c := at.world(t)
+				if slices.Contains(alone, point) {
+					c.alone()
+				}
 				env := []string{"LAUFWERK_CRASH=" + point, "LAUFWERK_CRASH_ONCE=" + c.inBoth("crashed")}
 				code, out, errs := c.laufwerk(env, "run", "job", "--no-input")
 				if died := code == 137; died != (most == 1) {
