@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -118,7 +119,7 @@ func (x box) standby(ctx context.Context) ([]string, error) {
 	defer p.Close()
 	line, err := bufio.NewReader(io.LimitReader(p.Out, 64<<10)).ReadBytes('\n')
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, ctx.Err())
 	}
 	return inside.ReadEnvironment(line)
 }

@@ -199,8 +199,12 @@ func (b *sandbox) learn(ctx context.Context, anew bool) error {
 // environment is what a supervisor tells that stands by from now on, or else a program that is started for that alone.
 func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) {
 	if !anew {
-		if env, err := (box{b}).standby(ctx); err == nil {
+		env, err := box{b}.standby(ctx)
+		if err == nil {
 			return env, nil
+		}
+		if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return nil, failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.at.Name)
 		}
 	}
 	out, _, err := b.at.Own(ctx, inside.Environment(), nil)
