@@ -117,15 +117,15 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 			http.Error(w, "nothing here", http.StatusNotFound)
 		}), failure.NotReady, []string{"not a Docker engine", "HTTP 404", "nothing here"}},
 		"a sick engine":      {ping(func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"no"}`) }), failure.NotReady, []string{"answers a ping with an error"}},
-		"an old engine":      {header("Api-Version", "1.39"), failure.Unsupported, []string{"1.39", "1.41", "1.51"}},
+		"an old engine":      {header("Api-Version", "1.39"), failure.NotReady, []string{"1.39", "1.41", "1.51"}},
 		"an engine of today": {header("Api-Version", "1.99"), "", nil},
-		"Windows":            {header("Ostype", "windows"), failure.Unsupported, []string{"Windows containers"}},
+		"Windows":            {header("Ostype", "windows"), failure.NotReady, []string{"Windows containers"}},
 		"Windows in info": {info(func(w http.ResponseWriter, r *http.Request) {
 			answer(w, 200, strings.ReplaceAll(goodInfo, "linux", "windows"))
-		}), failure.Unsupported, []string{"windows containers"}},
+		}), failure.NotReady, []string{"windows containers"}},
 		"a later engine that refuses": {info(func(w http.ResponseWriter, r *http.Request) {
 			answer(w, 400, `{"message":"client version 1.41 is too old. Minimum supported API version is 1.60"}`)
-		}), failure.Unsupported, []string{"refuses 1.41", "1.60"}},
+		}), failure.NotReady, []string{"refuses 1.41", "1.60"}},
 		"info fails":                      {info(func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"the store is locked"}`) }), failure.NotReady, []string{"the store is locked"}},
 		"info is zero":                    {info(func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"ID":"","Containers":0}`) }), failure.NotReady, []string{"does not say who it is"}},
 		"info fails with a body of zeros": {info(func(w http.ResponseWriter, r *http.Request) { answer(w, 503, goodInfo) }), failure.NotReady, []string{"503"}},
@@ -211,7 +211,7 @@ func TestConnectWhereNothingListens(t *testing.T) {
 			t.Errorf("%s: %v", at, err)
 		}
 	}
-	if _, err := Connect(context.Background(), Endpoint{"tcp://127.0.0.1:1", "the claim"}); !failure.Is(err, failure.Unsupported) {
+	if _, err := Connect(context.Background(), Endpoint{"tcp://127.0.0.1:1", "the claim"}); !failure.Is(err, failure.NotReady) {
 		t.Error(err)
 	}
 }

@@ -44,7 +44,7 @@ type Finder struct {
 }
 
 // Find names the engine's endpoint. It looks at files only; whether an engine answers there is Connect's to say. Engines of
-// other hosts are a failure of kind Unsupported; what is missing, broken or not permitted one of kind NotReady.
+// other hosts, and what is missing, broken or not permitted, are failures of kind NotReady.
 func (f Finder) Find() (Endpoint, error) {
 	if f.Setting != "" {
 		return named(f.Setting, settingOrigin)
@@ -131,11 +131,11 @@ func named(host, origin string) (Endpoint, error) {
 		}
 		return e, usable(e)
 	case ok && (scheme == "tcp" || scheme == "ssh" || scheme == "http" || scheme == "https"):
-		return Endpoint{}, failure.New(failure.Unsupported,
+		return Endpoint{}, failure.New(failure.NotReady,
 			"%s is %q: an engine that is reached over %s may be on another host, where the directories that laufwerk mounts are that host's, not the workspace's", origin, host, scheme).
 			WithHint("%s   # or another socket of an engine on this machine", usual(origin))
 	case ok && scheme == "npipe":
-		return Endpoint{}, failure.New(failure.Unsupported, "%s is %q: Windows pipes are not supported", origin, host).
+		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: Windows pipes are not supported", origin, host).
 			WithHint("run laufwerk inside WSL 2, with the engine's unix socket")
 	case filepath.IsAbs(host):
 		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: an endpoint begins with its scheme", origin, host).WithHint("%s", set(origin, unixScheme+host))

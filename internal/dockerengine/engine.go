@@ -58,8 +58,8 @@ func (f Facts) Identity() string { return fmt.Sprintf("docker engine %s at %s", 
 // MinAPI is the oldest API version that has all that is asked of an engine: Docker 20.10.
 const MinAPI = "1.41"
 
-// Connect asks the engine at an endpoint who it is: one ping, one info. A failure is of kind NotReady, or Unsupported where
-// the engine is there but cannot be used.
+// Connect asks the engine at an endpoint who it is: one ping, one info. A failure is of kind NotReady, also where the engine is
+// there and cannot be used.
 func Connect(ctx context.Context, endpoint Endpoint) (*Engine, error) {
 	return connect(ctx, endpoint, standardLimits())
 }
@@ -146,10 +146,10 @@ func (e *Engine) suits(ping types.Ping) error {
 	case ping.APIVersion == "":
 		return failure.New(failure.NotReady, "what listens at %s is not a Docker engine: it answers without an API version", e.endpoint).WithPaths(e.endpoint.Socket())
 	case ping.OSType == "windows":
-		return failure.New(failure.Unsupported, "the engine at %s runs Windows containers; laufwerk needs Linux containers", e.endpoint).
+		return failure.New(failure.NotReady, "the engine at %s runs Windows containers; laufwerk needs Linux containers", e.endpoint).
 			WithHint("switch Docker Desktop to Linux containers")
 	case versions.LessThan(ping.APIVersion, MinAPI):
-		return failure.New(failure.Unsupported, "the engine at %s speaks API %s at most; laufwerk needs at least %s (Docker 20.10) and speaks up to %s",
+		return failure.New(failure.NotReady, "the engine at %s speaks API %s at most; laufwerk needs at least %s (Docker 20.10) and speaks up to %s",
 			e.endpoint, ping.APIVersion, MinAPI, ours).WithHint("upgrade the engine: https://docs.docker.com/engine/install/")
 	}
 	return nil
@@ -205,7 +205,7 @@ func (e *Engine) Refresh(ctx context.Context) (Facts, error) {
 		return Facts{}, failure.New(failure.NotReady, "the engine at %s does not say who it is: its info has no ID or no root directory", e.endpoint).WithHint("%s", hungHint)
 	}
 	if c.says(err, http.StatusBadRequest, "client version") {
-		out := failure.New(failure.Unsupported, "the engine at %s speaks API %s and refuses %s, the newest that laufwerk speaks", e.endpoint, e.api, e.client.ClientVersion()).
+		out := failure.New(failure.NotReady, "the engine at %s speaks API %s and refuses %s, the newest that laufwerk speaks", e.endpoint, e.api, e.client.ClientVersion()).
 			WithHint("upgrade laufwerk")
 		out.Err = errors.New(said(err))
 		return Facts{}, out
@@ -214,7 +214,7 @@ func (e *Engine) Refresh(ctx context.Context) (Facts, error) {
 		return Facts{}, e.explain(c, err, failure.NotReady, "ask the Docker engine at %s who it is", e.endpoint)
 	}
 	if info.OSType != "linux" {
-		return Facts{}, failure.New(failure.Unsupported, "the engine at %s runs %s containers; laufwerk needs Linux containers", e.endpoint, info.OSType).
+		return Facts{}, failure.New(failure.NotReady, "the engine at %s runs %s containers; laufwerk needs Linux containers", e.endpoint, info.OSType).
 			WithHint("switch Docker Desktop to Linux containers")
 	}
 	f := e.read(info)

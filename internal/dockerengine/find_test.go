@@ -134,13 +134,13 @@ func TestWhatCannotBeFoundSaysWhy(t *testing.T) {
 		kind failure.Kind
 		says []string
 	}{
-		"tcp":                            {host("tcp://127.0.0.1:2375"), failure.Unsupported, []string{"DOCKER_HOST", "tcp", "another host", "mounts"}},
-		"ssh":                            {host("ssh://host"), failure.Unsupported, []string{"DOCKER_HOST", "ssh", "another host"}},
-		"http":                           {host("http://127.0.0.1:2375"), failure.Unsupported, []string{"another host"}},
-		"https":                          {host("https://host"), failure.Unsupported, []string{"another host"}},
-		"npipe":                          {host("npipe:////./pipe/docker_engine"), failure.Unsupported, []string{"Windows"}},
-		"a remote context":               {context("remote"), failure.Unsupported, []string{`the context "remote"`, "ssh://user@host", "another host"}},
-		"a remote setting":               {Finder{Setting: "tcp://h:1"}, failure.Unsupported, []string{"the setting docker.host", "another host"}},
+		"tcp":                            {host("tcp://127.0.0.1:2375"), failure.NotReady, []string{"DOCKER_HOST", "tcp", "another host", "mounts"}},
+		"ssh":                            {host("ssh://host"), failure.NotReady, []string{"DOCKER_HOST", "ssh", "another host"}},
+		"http":                           {host("http://127.0.0.1:2375"), failure.NotReady, []string{"another host"}},
+		"https":                          {host("https://host"), failure.NotReady, []string{"another host"}},
+		"npipe":                          {host("npipe:////./pipe/docker_engine"), failure.NotReady, []string{"Windows"}},
+		"a remote context":               {context("remote"), failure.NotReady, []string{`the context "remote"`, "ssh://user@host", "another host"}},
+		"a remote setting":               {Finder{Setting: "tcp://h:1"}, failure.NotReady, []string{"the setting docker.host", "another host"}},
 		"no scheme":                      {host("/var/run/docker.sock"), failure.NotReady, []string{"begins with its scheme"}},
 		"no endpoint":                    {host("localhost:2375"), failure.NotReady, []string{"unix:///path"}},
 		"a relative socket":              {host("unix://docker.sock"), failure.NotReady, []string{"absolute path"}},

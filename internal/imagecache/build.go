@@ -34,7 +34,7 @@ func (c Cache) Suits(base image.InspectResponse, arch string) error {
 		return failure.New(failure.NotReady, "the image %s is for %s, and the engine runs linux/%s", name, Platform(base), arch)
 	}
 	if c.Program.Binary(Platform(base)) == "" {
-		return failure.New(failure.Unsupported, "there is no %s for %s", c.Program.Title, Platform(base))
+		return failure.New(failure.NotReady, "there is no %s for %s", c.Program.Title, Platform(base))
 	}
 	if base.Config == nil {
 		return nil

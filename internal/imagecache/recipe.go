@@ -176,5 +176,5 @@ func (p Program) Native(arch string) (string, error) {
 	if b := p.Binary("linux/" + arch); b != "" {
 		return b, nil
 	}
-	return "", failure.New(failure.Unsupported, "there is no %s for linux/%s", p.Title, arch)
+	return "", failure.New(failure.NotReady, "there is no %s for linux/%s", p.Title, arch)
 }

@@ -116,7 +116,7 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.
 		in, c := intents[i], Container{Now: now}
 		o := &out[i].Observation
 		switch {
-		case err != nil && (failure.Is(err, failure.NotReady) || failure.Is(err, failure.Unsupported)):
+		case failure.Is(err, failure.NotReady):
 			*o = providers.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
 		case err != nil: // of the list alone: each is looked for by itself
 			f := c.find(finish, e, in)
