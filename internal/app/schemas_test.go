@@ -82,7 +82,7 @@ export const agent = execution.agent({ harness: createCommand({ command: ["bash"
 			for input, place := range map[string]string{
 				input(fine, "0"): "limits.turns: ",
 				input(`""`, "1"): "issue: ",
-				`{"issue":"x"}`:  `missing properties: ["limits"]`,
+				`{"issue":"x"}`:  `missing: "limits"`,
 			} {
 				code, out, _ := w.laufwerk(nil, "run", name, "--no-input", "--input", input, "--json")
 				if e := problem(t, out); code != 2 || !strings.Contains(e.Message, place) {

@@ -1,9 +1,11 @@
 package runs
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -195,8 +197,8 @@ func (s *Service) liveRuns(tx store.Tx, scope string) ([]string, error) {
 }
 
 func checkInput(w *project.Workflow, input json.RawMessage) error {
-	if !json.Valid(input) {
-		return failure.New(failure.InputInvalid, "the input is not JSON").
+	if bad := (*json.SyntaxError)(nil); errors.As(json.Unmarshal(input, new(json.RawMessage)), &bad) {
+		return failure.New(failure.InputInvalid, "the input is not JSON: %v (byte %d)", bad, bad.Offset).
 			WithHint("laufwerk run %s --input @file.json", w.Name)
 	}
 	if len(w.Input) == 0 {
@@ -206,11 +208,35 @@ func checkInput(w *project.Workflow, input json.RawMessage) error {
 	if err != nil {
 		return failure.New(failure.ProjectInvalid, "the input schema of the workflow %q: %v", w.Name, err)
 	}
-	if err := sc.Check(input); err != nil {
+	switch err := sc.Check(input); {
+	case err != nil && string(bytes.TrimSpace(input)) == "null":
+		return failure.New(failure.InputInvalid, "the workflow %q needs an input, whose schema is in %s", w.Name, w.File).
+			WithHint("laufwerk run %s --input %s", w.Name, sketch(w.Input))
+	case err != nil:
 		return failure.New(failure.InputInvalid, "the input does not fit the workflow %q, whose schema is in %s: %v", w.Name, w.File, err).
 			WithHint("laufwerk run %s --input @file.json", w.Name)
 	}
 	return nil
+}
+
+// sketch is an argument with the texts that an input must have, to be filled in; a file where it must have more than texts.
+func sketch(input json.RawMessage) string {
+	var s struct {
+		Required   []string
+		Properties map[string]struct{ Type any }
+	}
+	if json.Unmarshal(input, &s) != nil || len(s.Required) == 0 {
+		return "@file.json"
+	}
+	fields := make([]string, 0, len(s.Required))
+	for _, name := range s.Required {
+		key, err := json.Marshal(name)
+		if err != nil || s.Properties[name].Type != "string" {
+			return "@file.json"
+		}
+		fields = append(fields, string(key)+`: "…"`)
+	}
+	return failure.Quote("{" + strings.Join(fields, ", ") + "}")
 }
 
 // newID is a day and 40 random bits: short to type, and in order of days.

@@ -19,7 +19,7 @@ func locate(raw json.RawMessage, value any, err error) error {
 	l := locator{err: err}
 	l.defs, _ = root.(map[string]any)
 	l.descend(root, value, "")
-	text := prefixes().ReplaceAllString(l.err.Error(), "")
+	text := words(prefixes().ReplaceAllString(l.err.Error(), ""), l.names)
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
@@ -39,12 +39,17 @@ type locator struct {
 	defs map[string]any
 	path string
 	err  error
+
+	names []string // of the properties that the schema has there
 }
 
 func (l *locator) descend(schema, value any, path string) {
 	object, ok := schema.(map[string]any)
 	if !ok {
 		return
+	}
+	if known, _ := object["properties"].(map[string]any); known != nil {
+		l.names = slices.Sorted(maps.Keys(known))
 	}
 	switch v := value.(type) {
 	case map[string]any:
@@ -85,7 +90,7 @@ func (l *locator) fails(one *Schema, schema, value any, path string) bool {
 	if err == nil {
 		return false
 	}
-	l.path, l.err = path, err
+	l.path, l.err, l.names = path, err, nil
 	l.descend(schema, value, path)
 	return true
 }

@@ -39,21 +39,30 @@ func TestTheWrongFieldIsNamedByItsPathInTheValue(t *testing.T) {
 	s, err := schema.Parse([]byte(`{"type":"object","required":["who"],"$defs":{"n":{"type":"integer","minimum":3}},"properties":{
 		"who":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"age":{"$ref":"#/$defs/n"}}},
 		"list":{"type":"array","maxItems":3,"items":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"additionalProperties":false}},
-		"map":{"additionalProperties":{"type":"string"}}}}`))
+		"map":{"additionalProperties":{"type":"string"}},
+		"few":{"type":["string","array"],"minLength":2,"maxLength":3,"minItems":1},"text":{"pattern":"^$"},"two":{"additionalProperties":false}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for value, want := range map[string]string{
-		`{"who":{"name":"x","age":"old"}}`: `who.age: type: old has type "string", want "integer"`,
-		`{"who":{"name":"x","age":2}}`:     `who.age: minimum: 2/1 is less than 3.000000`,
-		`{"who":{}}`:                       `who: required: missing properties: ["name"]`,
-		`{}`:                               `required: missing properties: ["who"]`,
-		`[]`:                               `type: [] has type "array", want "object"`,
-		`{"who":{"name":"x"},"list":[{"n":4},{"n":1}]}`:   `list[1].n: minimum: 1/1 is less than 3.000000`,
-		`{"who":{"name":"x"},"list":[{},{"n":4,"m":1}]}`:  `list[1]: unexpected additional properties ["m"]`,
-		`{"who":{"name":"x"},"list":[{},{},{},{}]}`:       `list: maxItems: array length 4 is greater than 3`,
-		`{"who":{"name":"x"},"map":{"a":"b","c d":7}}`:    `map.c d: type: 7 has type "integer", want "string"`,
-		`{"who":"` + strings.Repeat("long ", 1000) + `"}`: `who: type: ` + strings.Repeat("long ", 1000)[:400-len("type: ")] + "…",
+		`{"who":{"name":"x","age":"old"}}`: `who.age: expected integer, got string`,
+		`{"who":{"name":"x","age":2}}`:     `who.age: 2 is less than 3`,
+		`{"who":{}}`:                       `who: missing: "name"`,
+		`{}`:                               `missing: "who"`,
+		`[]`:                               `expected object, got array`,
+		`{"who":{"name":"x"},"list":[{"n":4},{"n":1}]}`:                       `list[1].n: 1 is less than 3`,
+		`{"who":{"name":"x"},"list":[{},{"n":4,"m":1}]}`:                      `list[1]: nothing is called "m" here; did you mean "n"?`,
+		`{"who":{"name":"x"},"list":[{},{},{},{}]}`:                           `list: expected a length of at most 3, got 4`,
+		`{"who":{"name":"x"},"map":{"a":"b","c d":7}}`:                        `map.c d: expected string, got integer`,
+		`{"who":{"name":"x"},"text":"` + strings.Repeat("long ", 1000) + `"}`: `text: pattern: "` + strings.Repeat("long ", 1000)[:400-len(`pattern: "`)] + "…",
+		`null`:                                             `expected object, got null`,
+		`{"who":{"name":"x"},"few":""}`:                    `few: it is empty`,
+		`{"who":{"name":"x"},"few":"a"}`:                   `few: expected a length of at least 2, got 1`,
+		`{"who":{"name":"x"},"few":"aaaa"}`:                `few: expected a length of at most 3, got 4`,
+		`{"who":{"name":"x"},"few":1.5}`:                   `few: expected string or array, got number`,
+		`{"who":{"name":"x"},"few":[]}`:                    `few: expected a length of at least 1, got 0`,
+		`{"who":{"name":"x"},"two":{"\"a\" b":1,"zzz":1}}`: `two: nothing is called "\"a\" b" or "zzz" here`,
+		`{"who":{"name":"x"},"two":{"type: 1 has type \"x\", want \"y\"":1}}`: `two: nothing is called "type: 1 has type \"x\", want \"y\"" here`,
 	} {
 		if err := s.Check([]byte(value)); err == nil || err.Error() != want {
 			t.Errorf("%.80s: %v\nwant %s", value, err, want)
