@@ -76,7 +76,10 @@ func (c *change) make(ctx context.Context) (written []string, err error) {
 		return nil, nil
 	}
 	dropLeft(c.root)
-	if c.stage, err = files.Stage(c.root, stageName); err != nil {
+	if c.stage, err = files.Stage(c.root, stageName); errors.Is(err, fs.ErrPermission) {
+		return nil, failure.New(failure.Failed, "%s cannot be written: permission denied", c.root).
+			WithHint("make it writable, or use another directory: laufwerk init --project DIR …")
+	} else if err != nil {
 		return nil, failure.Wrap(err, failure.Failed, "make a directory in %s", c.root)
 	}
 	defer func() {

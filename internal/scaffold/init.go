@@ -14,6 +14,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
@@ -66,7 +67,7 @@ func begin(ctx context.Context, root string, o Options, load Load) (Made, error)
 		_, err := load(ctx, stage, nil)
 		return err
 	})
-	made.Advice = ignored(root)
+	made.Advice = append(ignored(root), within(root, o.Execution)...)
 	return made, err
 }
 
@@ -134,6 +135,8 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 	}
 	if !there {
 		made.Advice = append(made.Advice, exampleLine(root, module)...)
+	} else {
+		made.Advice = append(made.Advice, exampleKept(root, list, made.Files)...)
 	}
 	if len(made.Files) > 0 {
 		made.Advice = append(made.Advice, ignored(root)...)
@@ -195,6 +198,30 @@ func byHand(e edited, modules map[string][]byte, cause error) error {
 	return failure.New(failure.AlreadyExists, "%s cannot be edited safely%s; nothing was written. Add two lines to it: `%s` and, in executions, `%s,`; and %s",
 		project.Config, why, e.line, e.element, strings.Join(made, "; and ")).
 		WithPaths(project.Config).WithField("lines", []string{e.line, e.element + ","}).WithHint("edit %s", project.Config)
+}
+
+// exampleKept says that an example that is there was left as it is, where it is not the one that was asked for.
+func exampleKept(root string, list []File, written []string) []string {
+	for _, f := range list {
+		have, err := files.Read(filepath.Join(root, filepath.FromSlash(f.Path)))
+		if f.Path == examplePath && err == nil && !bytes.Equal(have, f.Content) && !slices.Contains(written, f.Path) {
+			return []string{examplePath + " is another one than this command writes, and stays as it is; --force writes it anew."}
+		}
+	}
+	return nil
+}
+
+// within names a project that root lies in: who meant to add a target to that one has made another one.
+func within(root, execution string) []string {
+	for at := filepath.Dir(root); ; at = filepath.Dir(at) {
+		if info, err := files.Lstat(filepath.Join(at, filepath.FromSlash(project.Config))); err == nil && info.Mode().IsRegular() {
+			return []string{fmt.Sprintf("It lies in the project %s, which commands from here no longer mean; for a target of that one: laufwerk init --project %s --execution %s",
+				redact.Line(at), failure.Quote(at), execution)}
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
 }
 
 // exampleLine says which line of an example that is there would use the new target.

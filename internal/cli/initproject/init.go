@@ -237,6 +237,12 @@ func prepareCommand(doc document) string {
 // local is the kind of targets that are this machine.
 const local = "local"
 
+func advise(ui *render.UI, doc document) {
+	for _, line := range doc.Advice {
+		ui.Talkf("%s\n", line)
+	}
+}
+
 func talk(opts *Options, doc document) {
 	ui := opts.UI
 	if ui.JSON {
@@ -245,15 +251,14 @@ func talk(opts *Options, doc document) {
 	switch {
 	case len(doc.Files) == 0:
 		ui.Talkf("%s is the project %s, and has all of this already: nothing was written.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID))
+		advise(ui, doc)
 		return
 	case doc.New:
 		ui.Talkf("\n%s is now the project %s. Agents run %s.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID), places()[doc.Execution].all)
 	default:
 		ui.Talkf("\nThe project %s has the target %s.\n", ui.Err.Bold(doc.ProjectID), ui.Err.Bold(doc.Target))
 	}
-	for _, line := range doc.Advice {
-		ui.Talkf("%s\n", line)
-	}
+	advise(ui, doc)
 	if doc.Example == "" {
 		if doc.New {
 			ui.Talkf("Workflows are laufwerk/workflows/NAME/workflow.ts; an example comes with --example %s.\n", scaffold.Example)
