@@ -46,6 +46,7 @@ func initialise(env *system.Env, ready, nonce string, mounts []string, serves bo
 
 // serve sees to it that a supervisor stands by, and returns when one does, or need not be waited for any more.
 func serve(env *system.Env, socket string) {
+	process.SpareThreads()
 	stands := make(chan struct{})
 	go relieve(env, socket, sync.OnceFunc(func() { close(stands) }))
 	select {

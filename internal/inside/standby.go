@@ -206,7 +206,7 @@ func relieve(env *system.Env, socket string, told func()) {
 
 // stand starts a supervisor that stands by, tells when it does, and returns when it was taken, or has ended otherwise.
 func stand(socket string, vars []string, told func()) (ok bool) {
-	d, err := process.Detach(Binary, Standby(socket), vars, "/dev/null")
+	d, err := process.DetachReaped(Binary, Standby(socket), vars, "/dev/null")
 	if err != nil {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,6 +84,29 @@ func TestASupervisorThatStandsBy(t *testing.T) {
 		_, out := s.exec("", "sh", "-c", "grep -l '^State:.Z' /proc/[0-9]*/status")
 		return out == ""
 	})
+}
+
+// The first process has all threads that it ever needs before anything else runs: where others use up what the container may have,
+// one more would be its end. It keeps nothing of the supervisors that it has started.
+func TestTheFirstProcessDoesNotGrow(t *testing.T) {
+	t.Parallel()
+	s := newServed(t)
+	has := func() string {
+		_, out := s.exec("", "sh", "-c", "grep Threads /proc/1/status; ls -l /proc/1/fd | grep -c pidfd")
+		return out
+	}
+	first := has()
+	for i := range 12 {
+		_, err := supervise.Start(bounded(t), s, s.dir(strconv.Itoa(i)), run("sleep", "1000"))
+		must(t, err)
+	}
+	var now string
+	for end := time.Now().Add(limit / 4); now != first && time.Now().Before(end); now = has() { // the next one is just started
+		time.Sleep(5 * time.Millisecond)
+	}
+	if now != first {
+		t.Errorf("it had %q, and has %q", first, now)
+	}
 }
 
 // Each attempt has a supervisor of its own, and an attempt that was given up has none.

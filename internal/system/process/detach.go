@@ -12,12 +12,37 @@ import (
 type Detached struct {
 	In     io.WriteCloser  // its stdin; safe to close at any time
 	Out    io.ReadCloser   // its stdout
-	Exited <-chan struct{} // closed when it has ended, as long as this process sees it
+	Exited <-chan struct{} // closed when it has ended, as long as this process sees it; nil where nobody waits for that
 }
 
 // Detach starts a program in a session of its own, in the root directory, with exactly env and no descriptors but its
 // stdin, stdout and stderr, which is appended to the file log.
 func Detach(path string, argv, env []string, log string) (*Detached, error) {
+	d, p, err := detach(path, argv, env, log)
+	if err != nil {
+		return nil, err
+	}
+	exited := make(chan struct{})
+	go func() {
+		_, _ = p.Wait()
+		close(exited)
+	}()
+	d.Exited = exited
+	return d, nil
+}
+
+// DetachReaped is Detach in a process that reaps whatever ends, see CatchSignals. A wait for the program would keep a thread
+// and a descriptor for as long as it lives.
+func DetachReaped(path string, argv, env []string, log string) (*Detached, error) {
+	d, p, err := detach(path, argv, env, log)
+	if err != nil {
+		return nil, err
+	}
+	_ = p.Release()
+	return d, nil
+}
+
+func detach(path string, argv, env []string, log string) (*Detached, *os.Process, error) {
 	var open []*os.File
 	closeAll := func() {
 		for _, f := range open {
@@ -26,18 +51,18 @@ func Detach(path string, argv, env []string, log string) (*Detached, error) {
 	}
 	stderr, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer stderr.Close()
 	inR, inW, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	open = append(open, inR, inW)
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		closeAll()
-		return nil, err
+		return nil, nil, err
 	}
 	open = append(open, outR, outW)
 	if env == nil {
@@ -48,13 +73,8 @@ func Detach(path string, argv, env []string, log string) (*Detached, error) {
 	})
 	if err != nil {
 		closeAll()
-		return nil, err
+		return nil, nil, err
 	}
 	_, _ = inR.Close(), outW.Close()
-	exited := make(chan struct{})
-	go func() {
-		_, _ = p.Wait()
-		close(exited)
-	}()
-	return &Detached{In: inW, Out: outR, Exited: exited}, nil
+	return &Detached{In: inW, Out: outR}, p, nil
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,28 @@ func CatchSignals() {
 			}
 		}
 	}()
+}
+
+// spare are more threads than a process ever needs at once that starts others one after the other and reaps them, on two
+// processors.
+const spare = 6
+
+// SpareThreads makes threads that stay for when they are needed: where none can be made then, because others have used up what
+// a sandbox may have, Go's runtime ends the process.
+func SpareThreads() {
+	var made sync.WaitGroup
+	done := make(chan struct{})
+	for range spare {
+		made.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			made.Done()
+			<-done
+		}()
+	}
+	made.Wait()
+	close(done)
 }
 
 // Keep holds f open, and does nothing else, for as long as this process lives.
