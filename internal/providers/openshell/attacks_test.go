@@ -10,7 +10,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
-	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -185,24 +184,5 @@ func TestConditions(t *testing.T) {
 	}
 	if got := condition(nil); got != "UNSPECIFIED" {
 		t.Errorf("%q", got)
-	}
-}
-
-// A sandbox whose working directory is not fixed is not the one that was asked for.
-func TestAWorkingDirectoryThatCanBeWritten(t *testing.T) {
-	t.Parallel()
-	in := providers.Intent{Claim: "c", Owner: "o", Resource: "id"}
-	s := spec{Image: "i", UID: 1234, GID: 1234}
-	sb := &wire.Sandbox{
-		Metadata: &wire.ObjectMeta{Id: "id", Name: client.Name("c"), Labels: client.Labels("o", "c", "")},
-		Spec:     &wire.SandboxSpec{Template: &wire.SandboxTemplate{Image: "i"}, Policy: s.policy()},
-		Status:   &wire.SandboxStatus{Phase: wire.SandboxPhase_SANDBOX_PHASE_READY},
-	}
-	if why := differs(sb, in, s); why != "" {
-		t.Fatal(why)
-	}
-	sb.Spec.Policy.Filesystem.IncludeWorkdir = true
-	if why := differs(sb, in, s); why != "/sandbox can be written in it" {
-		t.Errorf("%q", why)
 	}
 }

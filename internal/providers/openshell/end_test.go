@@ -11,7 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 
+	"github.com/laufwerk/laufwerk/internal/failure"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
@@ -323,4 +325,124 @@ func TestASweepWithAnIntentThatCannotBeRead(t *testing.T) {
 	if r := k.Delete(bounded(t), broken); r.Done != providers.Yes {
 		t.Errorf("%+v", r)
 	}
+}
+
+// Together, too, sandboxes are ended in whatever phase they are: a dead one, and one that is just coming up, whose container is
+// waited for.
+func TestASweepOfEveryPhase(t *testing.T) {
+	t.Parallel()
+	die := make(chan struct{}, 1)
+	w := newWorld(t, gateway.Options{Run: func(p gateway.Process) int {
+		select {
+		case <-p.Killed:
+			return 137
+		case <-die:
+			return 143
+		}
+	}})
+	k := w.worker()
+	dead := w.made(k, w.intent())
+	die <- struct{}{}
+	eventually(t, "it is ERROR", func() bool {
+		return w.g.Rows()[client.Name(dead.Claim)] == wire.SandboxPhase_SANDBOX_PHASE_ERROR
+	})
+	landing := make(chan struct{})
+	w.g.Fault(gateway.Landing, gateway.Before(func() { <-landing }))
+	w.g.Fault("CreateSandbox", gateway.LoseReply())
+	coming := w.intent()
+	if r := k.Create(bounded(t), coming); r.Done != providers.Unknown {
+		t.Fatalf("%v %v", r.Done, r.Err)
+	}
+	g, err := k.gateway(bounded(t), here)
+	must(t, err)
+	sb, _, err := g.Get(bounded(t), client.Name(coming.Claim))
+	must(t, err)
+	if coming.Resource = sb.GetMetadata().GetId(); phase(sb) != "PROVISIONING" {
+		t.Fatal(phase(sb))
+	}
+	there, err := k.List(bounded(t), dead)
+	if err != nil || len(there) != 2 {
+		t.Fatalf("%d %v", len(there), err)
+	}
+	early := make(chan int, 1)
+	time.AfterFunc(50*time.Millisecond, func() { early <- w.g.Calls()["DeleteSandbox"]; close(landing) })
+	for _, in := range []providers.Intent{coming, dead} {
+		if e := k.DeleteAll(bounded(t), []providers.Intent{in}, there, 8)[0]; e.Observation.Presence != providers.Absent || e.Result.Done != providers.Yes {
+			t.Errorf("%v %v %v", e.Result.Done, e.Observation.Presence, e.Observation.Err)
+		}
+		w.ended(k, in)
+	}
+	if <-early > 0 {
+		t.Error("a deletion overtakes the container")
+	}
+}
+
+// By its id alone nothing is deleted in a sweep: names are all that a gateway deletes by, and the labels have to be ours, too.
+func TestASweepDoesNotTouchAnothersClaim(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{})
+	k := w.worker()
+	other := w.made(k, w.intent())
+	in := w.intent()
+	in.Resource = other.Resource
+	there, err := k.List(bounded(t), other)
+	must(t, err)
+	e := k.DeleteAll(bounded(t), []providers.Intent{in}, there, 8)[0]
+	if e.Result.Done != providers.No || !failure.Is(e.Result.Err, failure.AlreadyExists) {
+		t.Errorf("%v %v", e.Result.Done, e.Result.Err)
+	}
+	if n := w.g.Calls()["DeleteSandbox"]; n > 0 || k.Observe(bounded(t), other).Presence != providers.Present {
+		t.Errorf("%d deletions", n)
+	}
+	if r := k.Delete(bounded(t), other); r.Done != providers.Yes {
+		t.Errorf("%v %v", r.Done, r.Err)
+	}
+}
+
+// A gateway that answers no deletion is not asked for each of many; none of them is called gone, and the next sweep ends them.
+func TestASweepAtAGatewayThatDoesNotDelete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{})
+	k := w.worker()
+	list := make([]providers.Intent, 5*atOnce)
+	for i := range list {
+		list[i] = w.made(k, w.intent())
+	}
+	there, err := k.List(bounded(t), list[0])
+	must(t, err)
+	w.g.Fault("DeleteSandbox", gateway.LoseRequest().Times(0))
+	for i, e := range k.DeleteAll(bounded(t), list, there, 1) {
+		if e.Result.Done == providers.Yes || e.Result.Err == nil || e.Observation.Presence != providers.Present {
+			t.Errorf("%d: %v %v, %v", i, e.Result.Done, e.Result.Err, e.Observation.Presence)
+		}
+	}
+	if n := w.g.Calls()["DeleteSandbox"]; n >= 2*atOnce {
+		t.Errorf("it was asked %d times", n)
+	}
+	w.g.Faultless()
+	for i, e := range k.DeleteAll(bounded(t), list, there, 1) {
+		if e.Observation.Presence != providers.Absent {
+			t.Errorf("%d: %v %v", i, e.Observation.Presence, e.Observation.Err)
+		}
+	}
+}
+
+// A sandbox whose id is recorded, and that somebody else has removed before it was counted as made, is not made again.
+func TestAMadeSandboxThatVanishes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{})
+	k := w.worker()
+	in := w.made(k, w.intent())
+	g, err := k.gateway(bounded(t), here)
+	must(t, err)
+	_, err = g.Delete(bounded(t), client.Name(in.Claim))
+	must(t, err)
+	eventually(t, "it is gone", func() bool { rows, containers := w.there(in); return rows+containers == 0 })
+	if r := k.Resolve(bounded(t), in); r.Done != providers.No || !failure.Is(r.Err, failure.SessionLost) {
+		t.Errorf("%v %v", r.Done, r.Err)
+	}
+	if n := w.g.Calls()["CreateSandbox"]; n != 1 {
+		t.Errorf("%d creations", n)
+	}
+	w.ended(k, in)
 }

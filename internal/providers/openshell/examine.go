@@ -19,7 +19,6 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/system"
 )
 
 var _ providers.Examining = (*Provider)(nil)
@@ -33,7 +32,7 @@ func (p *Provider) Examine(ctx context.Context, def providers.Definition) []chec
 	if err := p.host(); err != nil {
 		return []checks.Check{checks.Failed("host", err)}
 	}
-	out := []checks.Check{checks.New("host", checks.Pass, "sessions run as this process's user, %d:%d", p.c.UID, p.c.GID), examineLandlock()}
+	out := []checks.Check{checks.New("host", checks.Pass, "sessions run as this process's user, %d:%d", p.c.UID, p.c.GID), p.examineLandlock()}
 	gateway, engine := p.both(ctx, c)
 	g, e := gateway.it, engine.it
 	out = append(out, examineGateway(c, g, gateway.err), p.examineEngine(g, e, engine.err))
@@ -46,10 +45,10 @@ func (p *Provider) Examine(ctx context.Context, def providers.Definition) []chec
 	return append(out, p.examineProvider(ctx, g, def, c)...)
 }
 
-func examineLandlock() checks.Check {
-	version, err := system.Landlock()
+func (p *Provider) examineLandlock() checks.Check {
+	version, err := p.confines()
 	if err != nil {
-		return checks.New("landlock", checks.Fail, "the kernel does not enforce Landlock rules, which confine sandboxes: %v", err).WithFix("cat /sys/kernel/security/lsm   # landlock has to be in it")
+		return checks.Failed("landlock", err)
 	}
 	return checks.New("landlock", checks.Pass, "the kernel enforces Landlock rules").WithEvidence(fmt.Sprintf("version %d", version))
 }

@@ -1,9 +1,12 @@
 package openshell
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/login"
@@ -126,11 +129,19 @@ func TestWhatIsExamined(t *testing.T) {
 			t.Errorf("%s: %+v", c.id, got)
 		}
 	}
-	if got := of(list, "landlock"); len(got) != 1 || (got[0].Status == checks.Fail) != (got[0].Fix != "") {
+	if got := of(list, "landlock"); len(got) != 1 || got[0].Status != checks.Pass {
 		t.Errorf("%+v", got)
 	}
 	missing := k.Ready(bounded(t), target(t), providers.Need{Workspace: true})
 	if len(missing) != 1 || missing[0].ID != "openshell.image" || missing[0].Hint == "" {
+		t.Errorf("%+v", missing)
+	}
+	// Without Landlock no sandbox would come up: a run is told before it makes one.
+	k.Provider.landlock = func() (int, error) { return 0, errors.New("function not implemented") }
+	if got := of(k.Examine(bounded(t), target(t)), "landlock"); len(got) != 1 || got[0].Status != checks.Fail || got[0].Fix == "" {
+		t.Errorf("%+v", got)
+	}
+	if missing := k.Ready(bounded(t), target(t), providers.Need{}); len(missing) == 0 || missing[0].ID != "openshell.landlock" || missing[0].Hint == "" {
 		t.Errorf("%+v", missing)
 	}
 	w.g.Kill()
@@ -143,5 +154,42 @@ func TestWhatIsExamined(t *testing.T) {
 	}
 	if missing := k.Ready(bounded(t), target(t), providers.Need{}); len(missing) != 1 || missing[0].ID != "openshell.gateway" {
 		t.Errorf("%+v", missing)
+	}
+}
+
+// What the gateway does not say of a login is not taken for a login, nor for none.
+func TestALoginThatCannotBeLookedAt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{Images: []string{"own:1"}})
+	k := w.worker()
+	g, err := k.gateway(bounded(t), here)
+	must(t, err)
+	own, _, err := g.Profile(bounded(t), "codex")
+	must(t, err)
+	own.Id, own.Binaries = client.CodexProfile, []*wire.NetworkBinary{{Path: client.CodexBinaries}}
+	_, err = g.ImportProfile(bounded(t), own, "test")
+	must(t, err)
+	_, err = g.CreateProvider(bounded(t), &wire.Provider{
+		Metadata: &wire.ObjectMeta{Name: "held"}, Type: client.CodexProfile, Credentials: map[string]string{login.HeldAccess: "a", login.HeldRefresh: "r", login.HeldAccount: "i"},
+	})
+	must(t, err)
+	for _, c := range []struct {
+		call  string
+		fault gateway.Fault
+		says  string
+		fix   string
+	}{
+		{"GetProvider", gateway.LoseReply(), `look at the provider "held"`, ""},
+		{"GetProvider", gateway.Fail(codes.NotFound, "workspace 'default' not found"), `look at the provider "held"`, ""},
+		{"GetProviderProfile", gateway.Fail(codes.Internal, "x"), "look at the profile " + client.CodexProfile, ""},
+		{"GetProviderProfile", gateway.Fail(codes.NotFound, "provider profile not found"), "has no profile " + client.CodexProfile, "laufwerk provision openshell --target box"},
+	} {
+		w.g.Fault(c.call, c.fault)
+		if got := of(k.Examine(bounded(t), target(t)), "provider"); len(got) != 1 || got[0].Status != checks.Fail || !strings.Contains(got[0].Message, c.says) || c.fix != "" && got[0].Fix != c.fix {
+			t.Errorf("%s: %+v", c.call, got)
+		}
+	}
+	if got := of(k.Examine(bounded(t), target(t)), "provider"); len(got) != 1 || got[0].Status != checks.Pass {
+		t.Errorf("%+v", got)
 	}
 }

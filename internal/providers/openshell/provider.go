@@ -22,6 +22,7 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/system"
 )
 
 // The programs that run in sandboxes: the gateway holds logins of no other.
@@ -50,7 +51,8 @@ type Config struct {
 type Provider struct {
 	c            Config
 	w            waits
-	environments sync.Map // of programs in sandboxes that were entered, by the sandbox's id
+	landlock     func() (version int, err error) // of the kernel
+	environments sync.Map                        // of programs in sandboxes that were entered, by the sandbox's id
 	taken        entered.Taken
 	compared     sync.Map // the ids of the sandboxes that were compared with their intents by this process
 	// cleared are the ids of sandboxes that this process has ended: their containers had landed, and the engine has none of them
@@ -74,7 +76,7 @@ type waits struct {
 // eight were gone after 0.6 s, with their rows 0.2 s after their containers; a busy machine takes longer.
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
-	return &Provider{c: c, w: waits{
+	return &Provider{c: c, landlock: system.Landlock, w: waits{
 		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, stuck: 3 * time.Second, pause: 5 * time.Millisecond, patience: entered.Patience,
 	}}
 }
@@ -187,6 +189,9 @@ func (p *Provider) find(ctx context.Context, def providers.Definition, need prov
 		say("host", err)
 		return f, out
 	}
+	if _, err := p.confines(); err != nil {
+		say("landlock", err)
+	}
 	g, e := p.both(ctx, c)
 	if f.gateway = g.it; g.err != nil {
 		say("gateway", g.err)
@@ -239,6 +244,16 @@ func (p *Provider) host() error {
 			WithHint("run laufwerk as an ordinary user who may use the Docker engine")
 	}
 	return nil
+}
+
+// confines is the version of the kernel's Landlock, without which no sandbox comes up: its rules are a hard requirement.
+func (p *Provider) confines() (int, error) {
+	version, err := p.landlock()
+	if err != nil {
+		return 0, failure.New(failure.Unsupported, "the kernel does not enforce Landlock rules, which confine sandboxes: %v", err).
+			WithHint("cat /sys/kernel/security/lsm   # landlock has to be in it")
+	}
+	return version, nil
 }
 
 // desktop is what the engine of Docker Desktop says of its system; it runs in a machine of its own.

@@ -89,9 +89,12 @@ func differs(sb *wire.Sandbox, in providers.Intent, s spec) string {
 			return fmt.Sprintf("%s is %q instead of %q", p.what, p.got, p.want)
 		}
 	}
-	for name := range want.GetNetworkPolicies() {
-		if got.GetNetworkPolicies()[name] == nil {
+	for name, rule := range want.GetNetworkPolicies() {
+		switch there := got.GetNetworkPolicies()[name]; {
+		case there == nil:
 			return fmt.Sprintf("it has no network rule %q", name)
+		case !slices.Equal(reach(there), reach(rule)):
+			return fmt.Sprintf("its network rule %q does not permit what was asked for", name)
 		}
 	}
 	if got.GetFilesystem().GetIncludeWorkdir() {
@@ -103,6 +106,24 @@ func differs(sb *wire.Sandbox, in providers.Intent, s spec) string {
 		}
 	}
 	return ""
+}
+
+// reach is where a network rule lets which programs, and what holds there. In which order a gateway keeps that, and whether a port
+// stands alone or in a list, is its own affair.
+func reach(rule *wire.NetworkPolicyRule) []string {
+	var out []string
+	for _, e := range rule.GetEndpoints() {
+		ports := slices.DeleteFunc(append(slices.Clone(e.GetPorts()), e.GetPort()), func(n uint32) bool { return n == 0 })
+		slices.Sort(ports)
+		addresses := slices.Sorted(slices.Values(e.GetAllowedIps()))
+		out = append(out, fmt.Sprintf("%q %v %q: %q %q %q %q, %d permitted and %d denied", strings.ToLower(e.GetHost()), slices.Compact(ports), addresses,
+			e.GetProtocol(), e.GetEnforcement(), e.GetAccess(), e.GetPath(), len(e.GetRules()), len(e.GetDenyRules())))
+	}
+	for _, b := range rule.GetBinaries() {
+		out = append(out, b.GetPath())
+	}
+	slices.Sort(out)
+	return out
 }
 
 // containerDiffers says the same of its container. What OpenShell mounts for itself is none of the session's.
