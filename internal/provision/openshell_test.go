@@ -178,34 +178,115 @@ func TestWhatIsThereIsNotOverwritten(t *testing.T) {
 	})
 }
 
-// Whatever a gateway answers, no value gets into an error, and another call finishes what was begun.
+// Whatever a gateway answers, no value gets into an error, and another call finishes what was begun; a login that is replaced is
+// whole afterwards, too.
 func TestFaultsOfProvisioning(t *testing.T) {
 	faults := map[string]func() gateway.Fault{
 		"lost request": gateway.LoseRequest, "lost reply": gateway.LoseReply,
 		"refused":     func() gateway.Fault { return gateway.Fail(codes.Internal, "cannot keep "+secret) },
 		"refused too": func() gateway.Fault { return gateway.FailAfter(codes.Unavailable, "did keep "+secret) },
 	}
-	for _, call := range []string{"GetProvider", "GetProviderProfile", "ImportProviderProfiles", "CreateProvider"} {
+	for _, call := range []string{"GetProvider", "GetProviderProfile", "ImportProviderProfiles", "CreateProvider", "UpdateProvider"} {
 		for name, fault := range faults {
 			t.Run(call+"/"+name, func(t *testing.T) {
 				g, o := provisioning(t)
+				keys, keeps := all, call == "CreateProvider" || call == "UpdateProvider"
+				if call == "UpdateProvider" {
+					if _, err := OpenShell(t.Context(), o); err != nil {
+						t.Fatal(err)
+					}
+					o.Rotate, keys = true, []string{login.HeldAccess, login.HeldAccount, login.HeldRefresh}
+					o.Login.Values = map[string]string{login.HeldAccess: secret + "2", login.HeldRefresh: secret + "r2", login.HeldAccount: "account-1"}
+				}
 				g.Fault(call, fault())
 				r, err := OpenShell(t.Context(), o)
-				if made := call == "CreateProvider"; err != nil && ((r.Profile.Done == Created) != made || r.Provider.Done != "") {
+				if err != nil && ((r.Profile.Done != "") != keeps || r.Provider.Done != "") {
 					t.Errorf("%v, and what was done is %+v", err, r)
 				}
-				if call == "CreateProvider" && err != nil && strings.Contains(err.Error(), secret) {
+				if err != nil && keeps && strings.Contains(err.Error(), secret) {
 					t.Errorf("the error tells a value: %v", err)
 				}
-				if call == "CreateProvider" && name != "lost request" && err == nil {
-					t.Error("an answer that was lost is taken for one")
+				if keeps && (!failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(failure.As(err).Hint, "--rotate")) {
+					t.Errorf("an answer that was lost is taken for one: %v", err)
 				}
 				if _, err := OpenShell(t.Context(), o); err != nil {
 					t.Fatalf("once more: %v", err)
 				}
-				o.mustHave(t, all...)
+				o.mustHave(t, keys...)
 			})
 		}
+	}
+}
+
+// Somebody else provisions the gateway between a look and a call: what is there counts, if it will do.
+func TestSomebodyElseIsQuicker(t *testing.T) {
+	for name, tt := range map[string]struct {
+		call string
+		do   func(t *testing.T, o OpenShellOptions)
+		want string // of the error, "" for none
+	}{
+		"the profile": {"ImportProviderProfiles", func(t *testing.T, o OpenShellOptions) {
+			own, _, err := o.Gateway.Profile(t.Context(), builtIn)
+			if err == nil {
+				_, err = o.Gateway.ImportProfile(t.Context(), adapted(own), "somebody")
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}, ""},
+		"a profile that will not do": {"ImportProviderProfiles", func(t *testing.T, o OpenShellOptions) {
+			own, _, err := o.Gateway.Profile(t.Context(), builtIn)
+			if err == nil {
+				ours := adapted(own)
+				ours.Credentials = ours.Credentials[:1]
+				_, err = o.Gateway.ImportProfile(t.Context(), ours, "somebody")
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}, "knows no credential"},
+		"the provider": {"CreateProvider", func(t *testing.T, o OpenShellOptions) {
+			if _, err := OpenShell(t.Context(), o); err != nil {
+				t.Error(err)
+			}
+		}, ""},
+		"a provider of another type": {"CreateProvider", func(t *testing.T, o OpenShellOptions) {
+			if _, err := o.Gateway.CreateProvider(t.Context(), &wire.Provider{Metadata: &wire.ObjectMeta{Name: o.Provider}, Type: builtIn, Credentials: o.Login.Values}); err != nil {
+				t.Error(err)
+			}
+		}, `of type "codex"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, o := provisioning(t)
+			g.Fault(tt.call, gateway.Before(func() { tt.do(t, o) }))
+			r, err := OpenShell(t.Context(), o)
+			if tt.want != "" {
+				if !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), secret) {
+					t.Errorf("%+v, %v", r, err)
+				}
+				return
+			}
+			if err != nil || tt.call == "CreateProvider" && r.Provider.Done != Kept {
+				t.Errorf("%+v, %v", r, err)
+			}
+			o.mustHave(t, all...)
+		})
+	}
+}
+
+// A gateway whose own profile of Codex is not there, or that takes ours not, says so, and gets no login.
+func TestAGatewayWithoutAFittingProfile(t *testing.T) {
+	g, o := provisioning(t)
+	g.Fault("GetProviderProfile", gateway.Fail(codes.NotFound, "provider profile not found").Times(2))
+	if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "has no profile codex") || failure.As(err).Hint == "" {
+		t.Error(err)
+	}
+	g.Fault("ImportProviderProfiles", gateway.Fail(codes.InvalidArgument, "profile is not valid"))
+	if _, err := OpenShell(t.Context(), o); err == nil || !strings.Contains(err.Error(), "profile is not valid") {
+		t.Error(err)
+	}
+	if c := g.Calls(); c["CreateProvider"] > 0 {
+		t.Error("a login was handed over")
 	}
 }
 
