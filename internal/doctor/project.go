@@ -24,6 +24,9 @@ func (d *doctor) projectLoads(ctx context.Context) []Check {
 	case d.none(err):
 		return one(Skip, "there is no project here")
 	case err != nil:
+		if _, unset := d.Runner(); unset != nil { // which the check of the settings says
+			return one(Skip, "without settings nothing can be loaded")
+		}
 		return failed(err)
 	}
 	return []Check{{Status: Pass, Message: "the project " + p.ID + " can be loaded", Evidence: []string{p.Root}}}
@@ -81,7 +84,7 @@ func (d *doctor) types(context.Context) []Check {
 			stale = append(stale, f.Path+" is "+string(f.State))
 		}
 	}
-	return found(Warn, "the declarations are those of this version", "%d files for editors and tsc are not those of this version", "laufwerk types", stale)
+	return found(Warn, "the declarations are those of this version", "files for editors and tsc that are not those of this version: %d", "laufwerk types", stale)
 }
 
 // targets are those to look at: the project's, or without a project, of a kind that was asked for, its defaults.

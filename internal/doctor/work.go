@@ -85,9 +85,9 @@ func (d *doctor) claims(ctx context.Context) []Check {
 	if several {
 		fix = "laufwerk cleanup --all"
 	}
-	out := found(Warn, "nothing is retained", "%d resources are retained", fix, kept)
+	out := found(Warn, "nothing is retained", "retained resources: %d", fix, kept)
 	out[0].ID = "claims.retained"
-	lost := found(Fail, "everything that is recorded is there", "%d recorded resources are gone: the runs that use them cannot go on with them", "laufwerk claims list", gone)
+	lost := found(Fail, "everything that is recorded is there", "recorded resources that are gone: %d; the runs that use them cannot go on with them", "laufwerk claims list", gone)
 	lost[0].ID = "claims.present"
 	return append(out, lost...)
 }
@@ -149,11 +149,11 @@ func (d *doctor) orphans(ctx context.Context) []Check {
 			living = append(living, fmt.Sprintf("process %d: %s of the session %s, which is %s", m.PID, operation, c.ID, c.State))
 		}
 	}
-	out := found(Warn, "every folder of a run has its record", "%d folders belong to no run: their start was killed", "laufwerk cleanup --all", folders)
+	out := found(Warn, "every folder of a run has its record", "folders that belong to no run, whose start was killed: %d", "laufwerk cleanup --all", folders)
 	out[0].ID = "orphans.runs"
-	ws := found(Warn, "every workspace has its claim", "%d directories of workspaces belong to no claim", "ls -la "+failure.Quote(s.Home.WorkspacesDir()), workspaces)
+	ws := found(Warn, "every workspace has its claim", "directories of workspaces that belong to no claim: %d", "ls -la "+failure.Quote(s.Home.WorkspacesDir()), workspaces)
 	ws[0].ID = "orphans.workspaces"
-	procs := found(Fail, "no process outlived its session", "%d processes outlived their session", "laufwerk claims list --all", living)
+	procs := found(Fail, "no process outlived its session", "processes that outlived their session: %d", "laufwerk claims list --all", living)
 	procs[0].ID = "orphans.processes"
 	return append(append(out, ws...), procs...)
 }
@@ -183,7 +183,7 @@ func (d *doctor) writeBacks(ctx context.Context) []Check {
 			fix = "laufwerk writeback continue " + r.ID + "\nlaufwerk writeback abort " + r.ID
 		}
 	}
-	return found(Fail, "no write-back is half-applied", "%d write-backs are half-applied", fix, half)
+	return found(Fail, "no write-back is half-applied", "half-applied write-backs: %d", fix, half)
 }
 
 func (d *doctor) waiting(ctx context.Context) []Check {
@@ -203,7 +203,7 @@ func (d *doctor) waiting(ctx context.Context) []Check {
 			}
 		}
 	}
-	return found(Warn, "no question waits for more than a day", "%d questions wait for more than a day", fix, long)
+	return found(Warn, "no question waits for more than a day", "questions that wait for more than a day: %d", fix, long)
 }
 
 func (d *doctor) interrupted(ctx context.Context) []Check {
@@ -221,7 +221,7 @@ func (d *doctor) interrupted(ctx context.Context) []Check {
 			}
 		}
 	}
-	return found(Warn, "no run is interrupted", "%d runs are interrupted and can be resumed", fix, stopped)
+	return found(Warn, "no run is interrupted", "interrupted runs, which can be resumed: %d", fix, stopped)
 }
 
 // scan lists what carries a mark of laufwerk and has no claim here. It may belong to another home, so nothing is done to it.
@@ -245,7 +245,7 @@ func (d *doctor) scan(ctx context.Context) []Check {
 	for _, dir := range process.FindCgroups("laufwerk-") {
 		strange = append(strange, "control group "+dir)
 	}
-	return found(Warn, "nothing carries a mark of laufwerk without a claim here", "%d resources carry a mark of laufwerk and have no claim here; they may belong to another LAUFWERK_HOME", "ps -e -o pid,ppid,lstart,args", strange)
+	return found(Warn, "nothing carries a mark of laufwerk without a claim here", "resources that carry a mark of laufwerk and have no claim here: %d; they may belong to another LAUFWERK_HOME", "ps -e -o pid,ppid,lstart,args", strange)
 }
 
 // scanKind lists what carries a label of laufwerk on the endpoint of a kind of targets, and has no claim here.
@@ -289,5 +289,5 @@ func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
 		fix = l.ListCommand()
 	}
 	return found(Warn, "nothing on the endpoint carries a label of laufwerk without a claim here",
-		"%d resources carry a label of laufwerk and have no claim here, or a released one; nothing is removed by its label alone", fix, strange)
+		"resources that carry a label of laufwerk and have no claim here, or a released one: %d; nothing is removed by its label alone", fix, strange)
 }

@@ -236,7 +236,7 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 		return err
 	}
 	if len(list) > 0 {
-		e := failure.New(failure.Retained, "run %s still has %d resources: %s", r.ID, len(list), describeAll(list))
+		e := failure.New(failure.Retained, "run %s still has %s", r.ID, describeAll(list))
 		if list[0].Keep != "" {
 			return e.WithHint("laufwerk diff %s\nlaufwerk cleanup %s --discard-changes", r.ID, r.ID)
 		}

@@ -216,7 +216,7 @@ func (c *copying) run(ctx context.Context) error {
 	}
 	if len(c.unreadable) > 0 {
 		sort.Strings(c.unreadable)
-		return failure.New(failure.NotReady, "%d paths of the source cannot be read: %s", len(c.unreadable), names(c.unreadable, 10)).
+		return failure.New(failure.NotReady, "%s of the source cannot be read: %s", count(len(c.unreadable), "path", "paths"), names(c.unreadable, 10)).
 			WithPaths(c.unreadable...).WithHint("make them readable (chmod u+r), or ignore them in a .gitignore")
 	}
 	if err := c.makeRepository(ctx); err != nil {

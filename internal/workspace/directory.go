@@ -330,7 +330,7 @@ func (p *place) notRemoved(refused []safefs.Refused) error {
 	if len(refused) > len(said) {
 		said = append(said, fmt.Sprintf("and %d more", len(refused)-len(said)))
 	}
-	return failure.New(failure.Retained, "%d paths of the workspace could not be removed: %s", len(refused), strings.Join(said, "; ")).
+	return failure.New(failure.Retained, "%s of the workspace could not be removed: %s", count(len(refused), "path", "paths"), strings.Join(said, "; ")).
 		WithPaths(paths...).WithHint("unmount what is mounted there, remove as root what belongs to others (sudo rm -rf %s), then laufwerk cleanup", redact.Line(p.spec.Dir))
 }
 
