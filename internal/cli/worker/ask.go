@@ -94,6 +94,7 @@ func (t *terminal) ask(ctx context.Context, q workflow.Waiting) (json.RawMessage
 			if fits {
 				return value, Who(), nil
 			}
+			ui.Talkf("%s\n", wanted(q))
 		}
 	}
 }
@@ -117,6 +118,14 @@ func choices(q workflow.Waiting) string {
 		}
 		return ""
 	}
+}
+
+// wanted says what an answer is, to the one who gave none.
+func wanted(q workflow.Waiting) string {
+	if q.Type == workflow.Select {
+		return "answer a number from 1 to " + strconv.Itoa(len(q.Options)) + ", or what it stands for"
+	}
+	return "answer y or n"
 }
 
 func answer(q workflow.Waiting, line string) (json.RawMessage, bool) {
