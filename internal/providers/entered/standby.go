@@ -22,7 +22,8 @@ type Standby struct {
 // Taken are the sockets at which this process took a supervisor last, so that the next should soon stand by.
 type Taken struct{ sockets sync.Map }
 
-// nextStands is what the next one is waited for, in steps of soon. To start one in the other way takes about as long.
+// nextStands is how long it is tried again while the next one comes, with pauses of soon. To start one in the other way takes
+// about as long. Whoever sits there instead and is slow to answer is not asked again: time counts, not tries.
 const (
 	nextStands = 50 * time.Millisecond
 	soon       = 2 * time.Millisecond
@@ -34,9 +35,11 @@ func (s Standby) take(ctx context.Context, dir string, env []string) (supervise.
 		return supervise.Pipe{}, false
 	}
 	crash.Point("entered/before-take")
+	again, cancel := context.WithTimeout(ctx, nextStands)
+	defer cancel()
 	p, err := inside.Take(ctx, s.Socket, dir, env)
 	_, awaited := s.Taken.sockets.Load(s.Socket)
-	for waited := time.Duration(0); err != nil && awaited && waited < nextStands && ctx.Err() == nil; waited += soon {
+	for err != nil && awaited && again.Err() == nil {
 		time.Sleep(soon)
 		p, err = inside.Take(ctx, s.Socket, dir, env)
 	}
