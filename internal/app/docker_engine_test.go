@@ -319,3 +319,15 @@ func TestDockerAnotherEngineTakesTheSocket(t *testing.T) {
 		}
 	})
 }
+
+// An engine of another host behind a socket of this one mounts what has the same names there. Whoever asks for a probe is told.
+func TestDockerEngineOfAnotherHost(t *testing.T) {
+	t.Parallel()
+	b := newBoxed(t, engine.Endpoint(t))
+	b.proxy.Elsewhere(b.home)
+	got, code := b.examined("target.docker.probe", nil, "--probe")
+	if code != 4 || len(got) != 1 || got[0].Status != "fail" || !strings.Contains(got[0].Message, "seems to have other files") {
+		t.Errorf("exit %d: %v", code, got)
+	}
+	b.isClean()
+}

@@ -848,6 +848,25 @@ func TestDockerWhoseEngineMoved(t *testing.T) {
 	w.settled()
 }
 
+// TestDockerWhoseEngineHasOtherFiles: one of another host would install into a directory that is not this one's.
+func TestDockerWhoseEngineHasOtherFiles(t *testing.T) {
+	w := newDockerWorld(t)
+	p := engine.NewProxy(t, w.endpoint)
+	p.Elsewhere(w.home.Dir())
+	o := w.options()
+	o.Image = w.quickBase()
+	o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
+	ctx, cancel := context.WithTimeout(w.ctx(), 15*time.Second) // of two minutes that the file would have to appear
+	defer cancel()
+	if _, err := Docker(ctx, o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "does not see the files of this host") || failure.As(err).Hint == "" {
+		t.Errorf("%v", err)
+	}
+	w.settled()
+	if p.Count(engine.ExecCreate) > 0 || p.Count(engine.Build) > 0 {
+		t.Errorf("it went on: %v", p.Counts())
+	}
+}
+
 // quickBase is a base image whose package manager does nothing: what the program needs is among its files.
 func (w *dockerWorld) quickBase() string {
 	return w.base("quick", `RUN printf '#!/bin/sh\nif [ "$1" = --version ]; then echo 10.0.0; fi\n' >/tmp/pnpm && chmod 755 /tmp/pnpm && mv /tmp/pnpm /usr/local/bin/pnpm`)

@@ -331,6 +331,10 @@ func TestLimitsAreEnforcedInside(t *testing.T) {
 	if said, _ := w.run(in, sb, "cpu", "sh", "-c", quota); strings.Join(strings.Fields(said), " ") != "50000 100000" {
 		t.Errorf("cpu: %q", said)
 	}
+	swap := "cat /sys/fs/cgroup/memory/memory.memsw.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.swap.max" // with the memory, or alone
+	if said, _ := w.run(in, sb, "swap", "sh", "-c", swap); strings.TrimSpace(said) != "67108864" && strings.TrimSpace(said) != "0" {
+		t.Errorf("swap: %q", said)
+	}
 	if said, _ := w.run(in, sb, "net", "sh", "-c", "ls /sys/class/net"); strings.TrimSpace(said) != "lo" {
 		t.Errorf("network: %q", said)
 	}
@@ -406,6 +410,33 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 	if got, presence, err := e.Inspect(w.ctx(), id); presence != providers.Present || got.ID != id {
 		t.Errorf("%v %v", presence, err)
 	}
+}
+
+// TestAnEngineOfAnotherHostRunsNothing: its container has directories of the same names, and what it writes there is not seen here.
+func TestAnEngineOfAnotherHostRunsNothing(t *testing.T) {
+	proxy := engine.NewProxy(t, engine.Endpoint(t))
+	w := newWorld(t, proxy.Endpoint)
+	proxy.Elsewhere(w.dir)
+	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
+	ctx, cancel := context.WithTimeout(w.ctx(), 5*time.Second) // of the time that its first process has
+	defer cancel()
+	s, _, err := read(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(s.Dir, sessiondir.Ops, "1")
+	err = sb.Launcher().Launch(ctx, dir, supervise.Spec{Argv: []string{"true"}, Env: sb.BaseEnv(), Dir: sb.Workdir(), Mark: supervise.Mark(s.Mark, "1"), MaxOutput: 1})
+	if !errors.Is(err, supervise.ErrRefused) || !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "seems to have other files") || failure.As(err).Hint != "laufwerk doctor --probe" {
+		t.Errorf("%v", err)
+	}
+	if n := proxy.Count(engine.ExecCreate); n > 0 {
+		t.Errorf("%d commands were run there", n)
+	}
+	proxy.Reset()
+	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+		t.Errorf("%+v", r)
+	}
+	w.absent(in)
 }
 
 func TestRefusalsBeforeAnythingIsMade(t *testing.T) {

@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 )
 
 // Fault is what happens to a call.
@@ -158,6 +162,19 @@ func After(do func()) Fault {
 	}}
 }
 
+// Ask changes what the engine is asked, before it is.
+func Ask(change func(body []byte) []byte) Fault {
+	return Fault{"another question", func(x *exchange) {
+		body, err := io.ReadAll(x.r.Body)
+		x.rule.meet()
+		if err != nil {
+			x.cut()
+			return
+		}
+		x.give(x.wholeOf(change(body)))
+	}}
+}
+
 // Say changes what the engine answers, when it has done what was asked.
 func Say(change func(body []byte) []byte) Fault {
 	return Fault{"another answer", func(x *exchange) {
@@ -168,6 +185,38 @@ func Say(change func(body []byte) []byte) Fault {
 		x.rule.meet()
 		x.give(came)
 	}}
+}
+
+// Elsewhere lets the engine be one of another host: what it mounts of a directory of this one, as it was asked, is a directory
+// of its own. It says as ever that all is as it was asked for.
+func (p *Proxy) Elsewhere(dir string) {
+	p.t.Helper()
+	own := p.t.TempDir()
+	p.On(Create, 0, Ask(func(body []byte) []byte {
+		var asked map[string]json.RawMessage
+		var host map[string]json.RawMessage
+		var mounts []map[string]json.RawMessage
+		if json.Unmarshal(body, &asked) != nil || json.Unmarshal(asked["HostConfig"], &host) != nil || json.Unmarshal(host["Mounts"], &mounts) != nil {
+			return body
+		}
+		for _, m := range mounts {
+			var source string
+			_ = json.Unmarshal(m["Source"], &source)
+			if rest, below := strings.CutPrefix(source, dir+"/"); below {
+				source = filepath.Join(own, rest)
+				for at := source; at != filepath.Dir(own); at = filepath.Dir(at) {
+					_ = os.MkdirAll(at, 0o777)
+					_ = os.Chmod(at, 0o777) // whoever works in the container
+				}
+				m["Source"], _ = json.Marshal(source)
+			}
+		}
+		host["Mounts"], _ = json.Marshal(mounts)
+		asked["HostConfig"], _ = json.Marshal(host)
+		out, _ := json.Marshal(asked)
+		return out
+	}))
+	p.On(Inspect, 0, Say(func(body []byte) []byte { return bytes.ReplaceAll(body, []byte(own+"/"), []byte(dir+"/")) }))
 }
 
 // outcome is what a call has come to at the engine; ok is false where the engine could not be reached or broke off.
