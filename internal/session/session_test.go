@@ -81,6 +81,34 @@ func TestWhatNoSessionCanBeHadWith(t *testing.T) {
 	}
 }
 
+// Those who only read a workspace share it; who writes there has it alone. Whoever comes in vain is told who has it.
+func TestReadersShareAndAWriterIsAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.reads = true
+	m, a := w.worker(), w.agent("true")
+	open := func(key, access string) error {
+		_, err := m.Open(t.Context(), key, session.OpenArgs{Agent: a, Workspace: workspace, Access: access})
+		return err
+	}
+	for _, key := range []string{"r1", "r2", "r3"} {
+		if err := open(key, session.ReadOnly); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	wantFailure(t, open("w1", session.ReadWrite), failure.WorkspaceBusy, "session r")
+	for _, key := range []string{"r1", "r2", "r3"} {
+		if err := m.Close(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open("w2", session.ReadWrite); err != nil {
+		t.Fatal(err)
+	}
+	wantFailure(t, open("w3", session.ReadWrite), failure.WorkspaceBusy, "session w2")
+	wantFailure(t, open("r4", session.ReadOnly), failure.WorkspaceBusy, "session w2")
+}
+
 func TestAgentsThatLocalTargetsRefuse(t *testing.T) {
 	t.Parallel()
 	target := `{"kind":"local","id":"local","options":{"id":"local"},"fingerprint":"f"}`
@@ -129,6 +157,25 @@ func (p skilled) Info() providers.Info {
 }
 
 func (pliable) Accept(harness.Agent) error { return nil }
+
+// choosy is a provider that runs one program, as a gateway that holds the login of one.
+type choosy struct{ *local.Provider }
+
+func (p choosy) Info() providers.Info {
+	i := p.Provider.Info()
+	i.Kind, i.Harnesses = "openshell", []string{"codex"}
+	return i
+}
+
+func TestAgentsThatATargetCannotRun(t *testing.T) {
+	t.Parallel()
+	_, err := session.NormalizeAgent(json.RawMessage(`{"target":{"kind":"openshell","id":"box","options":{},"fingerprint":"f"},"harness":{"program":"command","options":{"command":["x"],"protocol":"text"}}}`),
+		func(string) (providers.Provider, bool) { return choosy{local.New("", nil, nil)}, true },
+		func(string) (harness.Harness, bool) { return command.New(nil), true })
+	if f := failure.As(err); f == nil || len(f.Paths) != 1 || f.Paths[0] != "harness" || !strings.Contains(f.Message, `openshell targets cannot run "command"; they run: [codex]`) {
+		t.Errorf("%v", err)
+	}
+}
 
 func TestAgentsOfTargetsThatIsolate(t *testing.T) {
 	t.Parallel()

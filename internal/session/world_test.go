@@ -52,6 +52,7 @@ type world struct {
 	at    string      // replaces the machine's identity where it is not ""
 	deaf  atomic.Bool // what is entered cannot be fenced now
 	taken taken       // what is entered goes with a cancelled command
+	reads bool        // sessions may be read-only, as in containers
 }
 
 // counting counts transactions.
@@ -122,9 +123,16 @@ func (w *world) attempts() []string {
 // elsewhere is the local provider on a machine that may be another one.
 type elsewhere struct {
 	*local.Provider
-	at   string
-	deaf *atomic.Bool
+	at    string
+	deaf  *atomic.Bool
+	reads bool
 	*taken
+}
+
+func (e elsewhere) Info() providers.Info {
+	i := e.Provider.Info()
+	i.ReadOnly = e.reads
+	return i
 }
 
 func (e elsewhere) Enter(ctx context.Context, in providers.Intent, def providers.Definition) (providers.Sandbox, error) {
@@ -150,7 +158,7 @@ const workspace = "w"
 // worker is a new process's manager.
 func (w *world) worker() *session.Manager {
 	w.t.Helper()
-	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf, &w.taken}
+	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf, w.reads, &w.taken}
 	def := w.target()
 	driver := claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,
