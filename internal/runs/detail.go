@@ -11,6 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
+	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
 // States of an operation.
@@ -40,12 +41,13 @@ type Operation struct {
 
 // Detail is everything about a run.
 type Detail struct {
-	Run         Run            `json:"run"`
-	Worker      *lock.Holder   `json:"worker,omitempty"`
-	Resumes     int            `json:"resumes"`
-	HalfApplied bool           `json:"halfApplied,omitempty"`
-	Operations  []Operation    `json:"operations"`
-	Claims      []claims.Claim `json:"claims"`
+	Run         Run             `json:"run"`
+	Output      json.RawMessage `json:"output,omitempty"` // what the workflow returned
+	Worker      *lock.Holder    `json:"worker,omitempty"`
+	Resumes     int             `json:"resumes"`
+	HalfApplied bool            `json:"halfApplied,omitempty"`
+	Operations  []Operation     `json:"operations"`
+	Claims      []claims.Claim  `json:"claims"`
 }
 
 // Detail reads a run's record, journal and claims.
@@ -54,7 +56,8 @@ func (s *Service) Detail(ctx context.Context, id string) (Detail, error) {
 	if err != nil {
 		return Detail{}, err
 	}
-	records, err := s.Journal(r.ID).Read()
+	j := s.Journal(r.ID)
+	records, err := j.Read()
 	if err != nil {
 		return Detail{}, err
 	}
@@ -66,6 +69,12 @@ func (s *Service) Detail(ctx context.Context, id string) (Detail, error) {
 	}
 	if w, live := s.Worker(r.ID); live {
 		d.Worker = &w
+		if r.State == Running { // it asks somebody, who may be elsewhere
+			d.Run.Waiting = workflow.OpenQuestions(records)
+		}
+	}
+	if end := ending(records); end != nil && end.Value != nil {
+		d.Output = value(j, end.Value)
 	}
 	half, err := s.HalfApplied(r.ID)
 	if err != nil {

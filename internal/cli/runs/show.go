@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -50,6 +51,9 @@ func show(ctx context.Context, o *ShowOptions) error {
 	r := d.Run
 	ui.Printf("run %s of %s in %s\n", ui.Out.Bold(r.ID), r.Workflow, r.Root)
 	ui.Printf("state %s%s\n", r.State, because(r.Reason))
+	if len(d.Output) > 0 {
+		ui.Printf("result %s\n", result(d.Output))
+	}
 	if d.HalfApplied {
 		ui.Printf("half-applied write-back\n")
 	}
@@ -85,6 +89,17 @@ func show(ctx context.Context, o *ShowOptions) error {
 	}
 	return ui.Document(shown{d, tree})
 }
+
+// result is what the workflow returned, on one line; --json has all of a long one.
+func result(output json.RawMessage) string {
+	if len(output) <= maxResult {
+		return string(output)
+	}
+	return strings.ToValidUTF8(string(output[:maxResult]), "") + "…"
+}
+
+// maxResult bounds a result among other lines, in bytes.
+const maxResult = 2000
 
 // shown is the document: the operations as a list, and how they nest.
 type shown struct {
