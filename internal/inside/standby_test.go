@@ -3,6 +3,7 @@ package inside
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -84,6 +85,65 @@ func TestASupervisorThatStandsBy(t *testing.T) {
 		_, out := s.exec("", "sh", "-c", "grep -l '^State:.Z' /proc/[0-9]*/status")
 		return out == ""
 	})
+}
+
+// A command cannot tell in which way its supervisor was started, and has nothing of it.
+func TestCommandsAreEqualInBothWays(t *testing.T) {
+	t.Parallel()
+	s := newServed(t)
+	said := map[string]string{}
+	for name, l := range map[string]supervise.Launcher{"stood by": s, "started": s.box} {
+		for i, argv := range [][]string{
+			{"cat", "/proc/self/status", "/proc/self/oom_score_adj", "/proc/self/limits", "/proc/self/cgroup", "/proc/self/personality", "/proc/self/environ"},
+			{"ls", "-l", "/proc/self/fd", "/proc/self/ns"}, {"ls", "-l", "/proc/self/cwd"}, {"cat", "/proc/self/stat"},
+		} {
+			spec := run(argv...)
+			spec.Stdin = []byte("input\n")
+			p, err := supervise.Start(bounded(t), l, s.dir(strings.Fields(name)[0]+strconv.Itoa(i)), spec)
+			must(t, err)
+			exit := wait(t, p)
+			out, _, err := p.Output(supervise.Stdout)
+			if err != nil || exit.Code != 0 {
+				t.Fatalf("%s: %q: %+v %v", name, argv, exit, err)
+			}
+			said[name] += lasting(string(out))
+		}
+	}
+	if said["stood by"] != said["started"] {
+		t.Errorf("below one that stood by:\n%s\nbelow one that was started:\n%s", said["stood by"], said["started"])
+	}
+	for _, want := range []string{"fd:\ntotal 0\n0 -> pipe\n1 -> pipe\n2 -> pipe\n3 is closed\n\n", "leads its session\n", "SigIgn:\t0000000000000000\n", "SigBlk:\t0000000000000000\n"} {
+		if !strings.Contains(said["stood by"], want) {
+			t.Errorf("it does not say %q:\n%s", want, said["stood by"])
+		}
+	}
+}
+
+// lasting is what does not differ from process to process of what one said of itself.
+func lasting(said string) (out string) {
+	for line := range strings.Lines(said) {
+		name, _, _ := strings.Cut(line, ":")
+		_, link, isLink := strings.Cut(line, " -> ")
+		stat := strings.Fields(line)
+		switch {
+		case strings.Contains(" Name State Tgid Ngid Pid PPid NStgid NSpid NSpgid NSsid SigQ Threads ", " "+name+" "),
+			strings.HasPrefix(name, "Vm"), strings.HasPrefix(name, "Rss"), strings.HasSuffix(name, "ctxt_switches"):
+		case isLink && strings.HasPrefix(link, "pipe:"):
+			out += stat[len(stat)-3] + " -> pipe\n"
+		case !isLink && strings.HasPrefix(line, "l"): // the list that ls reads itself
+			out += stat[len(stat)-1] + " is closed\n"
+		case isLink:
+			out += stat[len(stat)-3] + " -> " + link
+		case len(stat) > 40 && strings.HasPrefix(stat[1], "("): // proc_pid_stat(5)
+			if stat[0] == stat[4] && stat[0] == stat[5] {
+				out += "leads its session\n"
+			}
+			out += fmt.Sprintln("terminal", stat[6], "nice", stat[18], "policy", stat[40])
+		default:
+			out += line
+		}
+	}
+	return out
 }
 
 // The first process has all threads that it ever needs before anything else runs: where others use up what the container may have,
