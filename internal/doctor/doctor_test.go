@@ -10,6 +10,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/script"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // A check that hangs is a failure by itself, and holds no other up.
@@ -55,6 +56,26 @@ func TestNothingWorks(t *testing.T) {
 	}
 	if rep.Worst() != Fail {
 		t.Errorf("worst is %s", rep.Worst())
+	}
+}
+
+// A disk that is filling up is said in time, by its bytes and by its inodes; some file systems count none of these.
+func TestRoom(t *testing.T) {
+	for name, c := range map[string]struct {
+		free files.Room
+		want Status
+	}{
+		"plenty":                 {files.Room{Bytes: 100 << 30, Inodes: 1_000_000, AllInodes: 2_000_000}, Pass},
+		"few bytes":              {files.Room{Bytes: 1 << 30, Inodes: 1_000_000, AllInodes: 2_000_000}, Warn},
+		"hardly any byte":        {files.Room{Bytes: 100 << 20, Inodes: 1_000_000, AllInodes: 2_000_000}, Fail},
+		"few inodes":             {files.Room{Bytes: 100 << 30, Inodes: 10_000, AllInodes: 2_000_000}, Warn},
+		"no inode":               {files.Room{Bytes: 100 << 30, AllInodes: 2_000_000}, Fail},
+		"inodes are not counted": {files.Room{Bytes: 100 << 30}, Pass},
+	} {
+		got := room(t.TempDir(), c.free)
+		if got.Status != c.want || (got.Fix == "") != (c.want == Pass) || len(got.Evidence) != 1 {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 

@@ -104,6 +104,11 @@ func (d *doctor) homeSpace(context.Context) []Check {
 	if err != nil {
 		return failed(err)
 	}
+	return []Check{room(home, free)}
+}
+
+// room judges what the file system of home has left.
+func room(home string, free files.Room) Check {
 	c := Check{Status: Pass, Evidence: []string{"free: " + size(free.Bytes) + ", " + utoa(free.Inodes) + " of " + utoa(free.AllInodes) + " inodes"}}
 	c.Message = size(free.Bytes) + " are free"
 	few := func(bytes, inodes uint64) bool {
@@ -118,7 +123,7 @@ func (d *doctor) homeSpace(context.Context) []Check {
 	if c.Status != Pass {
 		c.Fix = "laufwerk cleanup --all --dry-run\ndf -h -i " + failure.Quote(existing(home))
 	}
-	return []Check{c}
+	return c
 }
 
 func (d *doctor) store(ctx context.Context) []Check {
