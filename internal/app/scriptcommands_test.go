@@ -23,6 +23,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // hang is how long a script waits for something that must come. It is no assertion about time.
@@ -299,6 +300,23 @@ func sendsignalCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s holds %d, which is no process to signal", args[1], pid)
 	}
 	ts.Check(syscall.Kill(pid, signals[args[0]]))
+}
+
+// plainRenamesCommand is the program that scripts start as
+//
+//	exits CODE plainrenames COMMAND...
+//
+// It becomes the command, for which no file system can exchange two files in one step.
+func plainRenamesCommand() {
+	err := testkit.PlainRenames()
+	if err == nil {
+		var program string
+		if program, err = exec.LookPath(os.Args[1]); err == nil {
+			err = syscall.Exec(program, os.Args[1:], os.Environ())
+		}
+	}
+	fmt.Fprintln(os.Stderr, "plainrenames:", err)
+	os.Exit(99)
 }
 
 func TestDig(t *testing.T) {

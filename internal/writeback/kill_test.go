@@ -14,6 +14,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // childDo names what TestChild is to do in the world that childDir holds.
@@ -31,7 +32,9 @@ func TestChild(t *testing.T) {
 		t.Skip("runs only as a child of other tests")
 	}
 	if os.Getenv(childDeny) != "" {
-		denyRenameFlags(t)
+		if err := testkit.PlainRenames(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w := worldAt(t, at)
 	ctx := context.Background()
