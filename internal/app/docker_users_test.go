@@ -212,3 +212,19 @@ func TestContainersOfARootlessEngine(t *testing.T) {
 	}
 	exampleRuns(t, e.Endpoint, worker{uid, gid}, true)
 }
+
+// The work that a reviewer fails over is not lost: its check succeeded, and a person decides with the failure in sight.
+func TestAFailedReviewIsForThePerson(t *testing.T) {
+	t.Parallel()
+	w := newUsersWorld(t, engine.Endpoint(t), worker{os.Getuid(), os.Getgid()})
+	w.write(filepath.Join(w.project, "agent.sh"), "case $(cat) in Review*) echo no review from me >&2; exit 3 ;; esac\necho fixed > state\n")
+	w.must([]int{0}, "init", "--execution", "docker", "--example", "issue-to-fix", "--agent-command", "bash agent.sh", "--no-prepare")
+	w.change("laufwerk/execution.ts", `  resources: {`, `  image: "`+engine.Base+`", network: "none",`+"\n  resources: {")
+	w.must([]int{8}, "run", "issue-to-fix", "--no-input", "--input", `{"issue":"it is broken","check":"grep fixed state"}`)
+	run := w.onlyRun().ID
+	if shown := w.must([]int{0}, "runs", "show", run); !strings.Contains(shown, "the reviewing agent failed:\n  \n  > ask: bash exited with status 3: no review from me\n") {
+		t.Error(shown)
+	}
+	w.must([]int{0}, "answer", run, "write-back", "yes")
+	w.must([]int{0}, "cleanup", "--all")
+}

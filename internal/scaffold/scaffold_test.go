@@ -127,6 +127,7 @@ func TestTheReviewedExampleIsTheExample(t *testing.T) {
 		}
 	}
 	want := []string{
+		`import { defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";`,
 		`// Codex, with the login of your ChatGPT subscription: "laufwerk prepare local" installs it, "laufwerk doctor" checks it.`,
 		`const { changes } = yield* Workspace.diff({ workspace });`,
 		"description: `The check succeeds (repairs needed: ${repairs}): ${check}`,",

@@ -1,4 +1,4 @@
-import { defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";
+import { AgentFailed, defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";
 import { createCodex } from "@laufwerk/sdk/harness/codex";
 import { execution } from "../../execution";
 
@@ -71,17 +71,25 @@ export const workflow = defineWorkflow<Input, Outcome>({
 
     // A reviewer that can only read: what a person sees next, and what is written, is what it has read.
     const reviewer = yield* Session.open({ key: "reviewer", agent, workspace, access: "read-only" });
-    const report = yield* reviewer.ask({
-      key: "review",
-      prompt: `Review a change in the current directory, which you can only read. Say in a few sentences what is wrong, risky or missing, or that you found nothing.\n\nIt was made for this issue:\n\n${issue}\n\nThe change:\n\n${head(text)}\n`,
-      timeout: TURN_TIMEOUT,
-    });
+    let review: string;
+    try {
+      const report = yield* reviewer.ask({
+        key: "review",
+        prompt: `Review a change in the current directory, which you can only read. Say in a few sentences what is wrong, risky or missing, or that you found nothing.\n\nIt was made for this issue:\n\n${issue}\n\nThe change:\n\n${head(text)}\n`,
+        timeout: TURN_TIMEOUT,
+      });
+      review = `The reviewing agent says, in its own words, which nobody has checked:\n\n${quoted(report)}`;
+    } catch (e) {
+      if (!(e instanceof AgentFailed)) throw e;
+      // The work is there and its check succeeds: you decide without a review.
+      review = `Nobody has reviewed it, for the reviewing agent failed:\n\n${quoted(e.message)}`;
+    }
     yield* reviewer.close();
 
     const approved = yield* Human.confirm({
       key: "write-back",
       title: `Write ${paths.length} changed path${paths.length === 1 ? "" : "s"} back to the project?`,
-      description: `The check succeeds (repairs needed: ${repairs}): ${check}\n\nThe reviewing agent says, in its own words, which nobody has checked:\n\n${quoted(report)}`,
+      description: `The check succeeds (repairs needed: ${repairs}): ${check}\n\n${review}`,
       workspace,
     });
     if (!approved) return { status: "declined", repairs, paths };
