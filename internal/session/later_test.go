@@ -76,3 +76,28 @@ func TestAFenceThatCannotBeHadNow(t *testing.T) {
 		})
 	}
 }
+
+// startless is a sandbox in which nothing can be started.
+type startless struct{ providers.Sandbox }
+
+func (s startless) Launcher() supervise.Launcher { return without{s.Sandbox.Launcher()} }
+
+type without struct{ supervise.Launcher }
+
+func (without) Launch(context.Context, string, supervise.Spec) error {
+	return supervise.Refused(failure.New(failure.NotReady, "the engine has other files").WithHint("laufwerk doctor --probe"))
+}
+
+// Where nothing can be started, the run waits; why is said, and what to type first.
+func TestASandboxInWhichNothingStarts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.empty.Store(true)
+	m := w.worker()
+	w.opened(m, "s", w.agent("true"))
+	_, err := w.exec(m, "s", "echo made > made")
+	wantFailure(t, err, failure.NotReady, "the engine has other files", "laufwerk doctor --probe\nlaufwerk resume "+w.run)
+	if exists(w, "made") {
+		t.Error("it ran")
+	}
+}

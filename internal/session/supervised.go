@@ -155,6 +155,9 @@ func (m *Manager) tooOften(op Operation, tries int, refused error) error {
 	if refused != nil {
 		e.Message = fmt.Sprintf("the supervisor of %s did not come up, %d times in a row: %v", op.Name(), tries, refused)
 	}
+	if f := failure.As(refused); f != nil && f.Hint != "" {
+		return e.WithHint("%s\nlaufwerk resume %s", f.Hint, m.Run)
+	}
 	return e.WithHint("laufwerk resume %s", m.Run)
 }
 

@@ -51,6 +51,7 @@ type world struct {
 	execs atomic.Int64
 	at    string      // replaces the machine's identity where it is not ""
 	deaf  atomic.Bool // what is entered cannot be fenced now
+	empty atomic.Bool // nothing can be started in its sandboxes
 	taken taken       // what is entered goes with a cancelled command
 	reads bool        // sessions may be read-only, as in containers
 }
@@ -125,6 +126,7 @@ type elsewhere struct {
 	*local.Provider
 	at    string
 	deaf  *atomic.Bool
+	empty *atomic.Bool
 	reads bool
 	*taken
 }
@@ -139,6 +141,9 @@ func (e elsewhere) Enter(ctx context.Context, in providers.Intent, def providers
 	sb, err := e.Provider.Enter(ctx, in, def)
 	if err == nil && e.deaf.Load() {
 		sb = unreachable{sb}
+	}
+	if err == nil && e.empty.Load() {
+		sb = startless{sb}
 	}
 	if err == nil {
 		sb, err = e.enter(sb)
@@ -158,7 +163,7 @@ const workspace = "w"
 // worker is a new process's manager.
 func (w *world) worker() *session.Manager {
 	w.t.Helper()
-	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf, w.reads, &w.taken}
+	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf, &w.empty, w.reads, &w.taken}
 	def := w.target()
 	driver := claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,
