@@ -46,6 +46,9 @@ $ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
 		GroupID: cli.SectionRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Workflow = args[0]
+			if o.Key == "" && cmd.Flags().Changed("key") {
+				return cli.Usage(cmd, "--key is empty: it would start another run each time")
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}

@@ -126,7 +126,7 @@ func layersOf(env *system.Env, sets []string) (*layers, error) {
 		name, value, ok := strings.Cut(set, "=")
 		row, known := lookup(name)
 		if !ok || !known {
-			return nil, unknown(name, "--set").WithHint("%s", hintFor(name, "laufwerk --set %s=VALUE …"))
+			return nil, unknown(name, "--set")
 		}
 		l.viper.Set(row.Name, value)
 		l.flags[row.Name] = true
@@ -185,14 +185,19 @@ func (l *layers) readFile(env *system.Env) error {
 	}
 	for _, key := range l.viper.AllKeys() {
 		if _, known := lookup(key); !known {
-			return unknown(key, l.path).WithHint("%s", hintFor(key, "write %s in "+l.path))
+			return unknown(key, l.path)
 		}
 	}
 	return nil
 }
 
-// reason leaves out the path, which the message names already.
+// reason leaves out the path, which the message names already. A mistake in TOML has a place.
 func reason(err error) string {
+	var t interface{ Position() (line, column int) }
+	if errors.As(err, &t) {
+		line, column := t.Position()
+		return fmt.Sprintf("line %d, column %d: %v", line, column, t)
+	}
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return p.Err.Error()
@@ -211,28 +216,22 @@ func lookup(name string) (Setting, bool) {
 }
 
 func unknown(name, origin string) *failure.Error {
-	if _, known := lookup(name); known {
-		return failure.New(failure.Usage, "%s %s gives no value", origin, name)
+	if s, known := lookup(name); known {
+		return failure.New(failure.Usage, "%s %s gives no value", origin, name).WithHint("laufwerk --set %s=VALUE …", s.Name)
 	}
 	kind := failure.SettingsInvalid
 	if origin == "--set" {
 		kind = failure.Usage
 	}
-	return failure.New(kind, "unknown setting %q from %s", name, origin).WithPaths(name)
-}
-
-func hintFor(name, use string) string {
-	if s, known := lookup(name); known {
-		return strings.ReplaceAll(use, "%s", s.Name)
-	}
 	names := make([]string, 0, len(Table()))
 	for _, row := range Table() {
 		names = append(names, row.Name)
 	}
+	known := "the settings are " + strings.Join(names, ", ")
 	if near := suggest.Closest(name, names); near != "" {
-		return "did you mean " + strings.ReplaceAll(use, "%s", near) + "?"
+		known = "did you mean " + near + "?"
 	}
-	return "the settings are " + strings.Join(names, ", ")
+	return failure.New(kind, "unknown setting %q from %s; %s", name, origin, known).WithPaths(name).WithHint("laufwerk help environment")
 }
 
 func asText(v any) (string, bool) {

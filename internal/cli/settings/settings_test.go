@@ -116,7 +116,7 @@ func TestMistakesNameSettingValueOriginAndWhatWasExpected(t *testing.T) {
 		{"an unknown key in the file", "[script]\nmemroy = 1", nil, nil, failure.SettingsInvalid, []string{"script.memroy", "config.toml", "did you mean", "script.memory"}},
 		{"a table where a value belongs", "[home]\nx = 1", nil, nil, failure.SettingsInvalid, []string{"home.x"}},
 		{"a value where a table belongs", "script = 1", nil, nil, failure.SettingsInvalid, []string{`"script"`}},
-		{"no TOML", "home =", nil, nil, failure.SettingsInvalid, []string{"config.toml"}},
+		{"no TOML", "# mine\nhome = [", nil, nil, failure.SettingsInvalid, []string{"config.toml: line 2, column ", "toml: "}},
 		{"an unknown name", "", nil, []string{"hom=1"}, failure.Usage, []string{"hom", "did you mean", "home"}},
 		{"a name far from all", "", nil, []string{"zzzzzz=1"}, failure.Usage, []string{"the settings are"}},
 		{"no value", "", nil, []string{"home"}, failure.Usage, []string{"no value"}},
