@@ -129,18 +129,19 @@ export default defineConfig({ projectId: "demo.1", executions: [createLocalExecu
 
 func TestBadConfigs(t *testing.T) {
 	for name, c := range map[string]struct{ config, want string }{
-		"bad projectId":   {`defineConfig({ projectId: "a b", executions: [] })`, `:3:16: projectId: expected 1 to 63 letters, digits, '.', '_' or '-', got "a b"`},
-		"dots":            {`defineConfig({ projectId: "..", executions: [] })`, `:3:16: projectId: expected 1 to 63 letters, digits, '.', '_' or '-', got ".."`},
-		"long projectId":  {`defineConfig({ projectId: "` + strings.Repeat("a", 64) + `", executions: [] })`, `:3:16: projectId: expected 1 to 63 letters, digits, '.', '_' or '-', got "` + strings.Repeat("a", 64) + `"`},
-		"no projectId":    {`defineConfig({ executions: [] } as any)`, `:3:16: projectId: defineConfig needs this option: 1 to 63 letters, digits, '.', '_' or '-'`},
-		"no executions":   {`defineConfig({ projectId: "a" } as any)`, `:3:16: executions: defineConfig needs this option: an array of execution targets`},
-		"duplicate":       {`defineConfig({ projectId: "a", executions: [createLocalExecution(), createLocalExecution({})] })`, ":3:16: executions[1]: executions[0] has the id \"local\" already: give one an `id`, as in createLocalExecution({ id: \"local-2\" })"},
-		"unknown key":     {`defineConfig({ projectId: "a", execution: [], executions: [] } as any)`, ":3:16: execution: defineConfig has no such option; did you mean `executions`?"},
-		"not a target":    {`defineConfig({ projectId: "a", executions: [{ kind: "local" }] } as any)`, `:3:16: executions[0]: expected an execution target that a constructor such as createLocalExecution made, got an object`},
-		"not an array":    {`defineConfig({ projectId: "a", executions: createLocalExecution() } as any)`, `:3:16: executions: expected an array of execution targets, got an object`},
-		"concurrency":     {`defineConfig({ projectId: "a", executions: [], concurrency: 0.5 })`, `:3:16: concurrency: expected a whole number of live runs, at least 1, got 0.5`},
-		"no defineConfig": {`({ projectId: "a" })`, `: executions: defineConfig needs this option: an array of execution targets`},
-		"a number":        {`3`, `: the config is not an object: expected the value of defineConfig, got 3`},
+		"bad projectId":    {`defineConfig({ projectId: "a b", executions: [] })`, `:3:16: projectId: expected 1 to 63 letters, digits, '.', '_' or '-', got "a b"`},
+		"dots":             {`defineConfig({ projectId: "..", executions: [] })`, `:3:16: projectId: expected 1 to 63 letters, digits, '.', '_' or '-', got ".."`},
+		"long projectId":   {`defineConfig({ projectId: "` + strings.Repeat("a", 64) + `", executions: [] })`, `:3:16: projectId: expected 1 to 63 letters, digits, '.', '_' or '-', got "` + strings.Repeat("a", 64) + `"`},
+		"no projectId":     {`defineConfig({ executions: [] } as any)`, `:3:16: projectId: defineConfig needs this option: 1 to 63 letters, digits, '.', '_' or '-'`},
+		"no executions":    {`defineConfig({ projectId: "a" } as any)`, `:3:16: executions: defineConfig needs this option: an array of execution targets`},
+		"duplicate":        {`defineConfig({ projectId: "a", executions: [createLocalExecution(), createLocalExecution({})] })`, ":3:16: executions[1]: executions[0] has the id \"local\" already: give one an `id`, as in createLocalExecution({ id: \"local-2\" })"},
+		"unknown key":      {`defineConfig({ projectId: "a", execution: [], executions: [] } as any)`, ":3:16: execution: defineConfig has no such option; did you mean `executions`?"},
+		"unknown, targets": {`defineConfig({ projectId: "a", executoins: [createLocalExecution()] } as any)`, ":3:16: executoins: defineConfig has no such option; did you mean `executions`?"},
+		"not a target":     {`defineConfig({ projectId: "a", executions: [{ kind: "local" }] } as any)`, `:3:16: executions[0]: expected an execution target that a constructor such as createLocalExecution made, got an object`},
+		"not an array":     {`defineConfig({ projectId: "a", executions: createLocalExecution() } as any)`, `:3:16: executions: expected an array of execution targets, got an object`},
+		"concurrency":      {`defineConfig({ projectId: "a", executions: [], concurrency: 0.5 })`, `:3:16: concurrency: expected a whole number of live runs, at least 1, got 0.5`},
+		"no defineConfig":  {`({ projectId: "a" })`, `: executions: defineConfig needs this option: an array of execution targets`},
+		"a number":         {`3`, `: the config is not an object: expected the value of defineConfig, got 3`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := write(t, map[string]string{Config: imports + "export default " + c.config + ";"})

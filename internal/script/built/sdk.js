@@ -783,8 +783,8 @@ function defineConfig(config) {
 }
 function plainConfig(config) {
   const described = (target) => isRecord(target) && "sandbox" in target ? { kind: target["kind"], sandbox: target["sandbox"] } : target;
-  const { executions } = config;
-  return json({ ...config, executions: Array.isArray(executions) ? executions.map(described) : described(executions) }, "");
+  const plain3 = (value) => Array.isArray(value) ? value.map(described) : described(value);
+  return json(Object.fromEntries(Object.entries(config).map(([name, value]) => [name, plain3(value)])), "");
 }
 function defineWorkflow(definition) {
   const what = "defineWorkflow";

@@ -35,8 +35,8 @@ export function defineConfig(config: ProjectConfig): ProjectConfig {
 // What only the types forbid is left for the host's rules to name, with its path.
 function plainConfig(config: { readonly [name: string]: unknown }): unknown {
   const described = (target: unknown) => check.isRecord(target) && "sandbox" in target ? { kind: target["kind"], sandbox: target["sandbox"] } : target;
-  const { executions } = config;
-  return check.json({ ...config, executions: Array.isArray(executions) ? executions.map(described) : described(executions) }, "");
+  const plain = (value: unknown) => Array.isArray(value) ? value.map(described) : described(value);
+  return check.json(Object.fromEntries(Object.entries(config).map(([name, value]) => [name, plain(value)])), "");
 }
 
 export interface WorkflowDefinition<I, O> {
