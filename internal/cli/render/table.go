@@ -51,17 +51,22 @@ func (u *UI) Table(titles []string, rows [][]any) {
 	width := make([]int, len(titles))
 	for _, line := range cells {
 		for i, c := range line[:min(len(line), len(width))] {
-			width[i] = max(width[i], lipgloss.Width(c))
+			if w := lipgloss.Width(c); w <= maxColumn {
+				width[i] = max(width[i], w)
+			}
 		}
 	}
 	for _, line := range cells {
 		for i, c := range line {
 			b.WriteString(c)
 			if i < len(line)-1 && i < len(width) {
-				b.WriteString(strings.Repeat(" ", width[i]-lipgloss.Width(c)+2))
+				b.WriteString(strings.Repeat(" ", max(width[i]-lipgloss.Width(c), 0)+2))
 			}
 		}
 		b.WriteString("\n")
 	}
 	u.Out.raw([]byte(b.String()))
 }
+
+// maxColumn is how wide a column gets: a longer cell moves what follows in its own row, and no other row is filled up for it.
+const maxColumn = 40

@@ -171,6 +171,16 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// One long cell is no reason to fill up the others' rows until they are folded as well.
+func TestALongCellMovesItsOwnRowAlone(t *testing.T) {
+	u, out, _ := ui(true, "never")
+	long := strings.Repeat("long ", 20)
+	u.Table([]string{"A", "PROOF", "WHERE"}, [][]any{{"1", long, "here"}, {"2", "present", "there"}})
+	if want := "A  PROOF    WHERE\n1  " + long + "  here\n2  present  there\n"; out.String() != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+}
+
 type refusing struct{ err error }
 
 func (r refusing) Write([]byte) (int, error) { return 0, r.err }
