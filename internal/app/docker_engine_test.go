@@ -320,6 +320,45 @@ func TestDockerAnotherEngineTakesTheSocket(t *testing.T) {
 	})
 }
 
+// Two that only read work on one workspace at once, each in a container of its own; who writes waits until they are closed.
+func TestDockerSessionsShareAWorkspace(t *testing.T) {
+	t.Parallel()
+	b := newBoxed(t, engine.Endpoint(t))
+	head, _, _ := strings.Cut(boxedWorkflow, `    const writer = `)
+	b.workflow("job", strings.NewReplacer("import { defineWorkflow,", "import { all, defineWorkflow, WorkspaceBusy,").Replace(head)+`
+    const open = (key: string) => Session.open({ key, agent, workspace, access: "read-only" });
+    const one = yield* open("one");
+    const two = yield* open("two");
+    const command = "cat /proc/sys/kernel/hostname agent.sh; : > seen-$HOSTNAME || echo refused >&2";
+    const [a, b] = yield* all([one.exec({ key: "look", command }), two.exec({ key: "look", command })]);
+    if (a.stdout === b.stdout) throw new Error("one container: " + a.stdout);
+    for (const r of [a, b]) {
+      if (!r.stdout.includes("begin $prompt") || !r.stderr.includes("refused")) throw new Error(r.stdout + r.stderr);
+    }
+    let holder = "";
+    try {
+      yield* Session.open({ key: "early", agent, workspace });
+    } catch (e) {
+      if (!(e instanceof WorkspaceBusy)) throw e;
+      holder = e.holder;
+    }
+    yield* one.close();
+    yield* two.close();
+    const writer = yield* Session.open({ key: "writer", agent, workspace });
+    yield* writer.ask({ key: "edit", prompt: "edit" });
+    yield* writer.exec({ key: "count", command: "echo count >> ran" });
+    yield* writer.close();
+    yield* Workspace.writeBack({ workspace });
+    return holder;
+  },
+});
+`)
+	if out := b.must([]int{0}, "run", "job", "--no-input"); !strings.Contains(out, "session one of run") && !strings.Contains(out, "session two of run") {
+		t.Errorf("who has the workspace: %s", out)
+	}
+	b.isDone(1)
+}
+
 // An engine of another host behind a socket of this one mounts what has the same names there. Whoever asks for a probe is told.
 func TestDockerEngineOfAnotherHost(t *testing.T) {
 	t.Parallel()

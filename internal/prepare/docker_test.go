@@ -785,11 +785,14 @@ func TestDockerCodex(t *testing.T) {
 // TestDockerFaults loses, cuts and falsifies what the engine says to a preparation. With the engine back, the next one leaves
 // one image and nothing else.
 func TestDockerFaults(t *testing.T) {
+	const another = "another engine from then on"
 	first := newDockerWorld(t)
 	base := first.quickBase()
 	n := 0
-	for _, op := range []engine.Operation{engine.Start, engine.ExecStart, engine.ExecInspect, engine.GetArchive, engine.Build, engine.ImageTag, engine.ImageInspect, engine.Delete} {
-		for name, fault := range engine.Faults() {
+	for _, op := range []engine.Operation{engine.Create, engine.Inspect, engine.Start, engine.ExecCreate, engine.ExecStart, engine.ExecInspect, engine.GetArchive, engine.Build, engine.ImageTag, engine.ImageInspect, engine.Delete} {
+		faults := engine.Faults()
+		faults[another] = engine.Fault{} // made with its proxy
+		for name, fault := range faults {
 			n++
 			version := fmt.Sprintf("2.0.%d", n)
 			if strings.Contains(name, "before the effect") || name == "request lost" || name == "status 500 after the effect" {
@@ -808,12 +811,16 @@ func TestDockerFaults(t *testing.T) {
 				if op == engine.ImageInspect {
 					nth = 2 // the one of what was built
 				}
+				if name == another {
+					fault = engine.Before(func() { p.Pretend("another") })
+				}
 				p.On(op, nth, fault)
 				if _, err := Docker(w.ctx(), o); err != nil && failure.KindOf(err) == failure.Internal {
 					t.Error(err)
 				}
 				p.Return()
 				p.Reset()
+				p.Pretend("")
 				r, _ := w.prepare(o)
 				if again, _ := w.prepare(o); !again.Reused || again.Image != r.Image {
 					t.Errorf("%+v", again)
