@@ -89,8 +89,12 @@ func TestCodexAgainstFailingServers(t *testing.T) {
 			t.Parallel()
 			w := newCodexWorld(t, c.step)
 			code, out, errs := w.laufwerk(nil, "run", "turn", "--no-input")
-			if code != 4 || !strings.Contains(errs, c.says) || !strings.Contains(errs, "laufwerk resume") {
+			if code != 4 || !strings.Contains(errs, c.says) || !strings.Contains(errs, "laufwerk resume "+w.onlyRun().ID) {
 				t.Fatalf("exit %d, want 4 and %q\n%s%s", code, c.says, out, errs)
+			}
+			_, hint, _ := strings.Cut(errs, "\nnext: ")
+			if check, err := exec.Command("bash", "-n", "-c", hint).CombinedOutput(); err != nil || strings.ContainsAny(hint, "`,") { // it is pasted
+				t.Errorf("%v: %s\n%s", err, check, hint)
 			}
 			w.noSecret(out, errs)
 			if n := len(w.model.Requests("")); n != c.requests {

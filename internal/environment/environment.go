@@ -138,7 +138,7 @@ func (e Environment) Missing(host map[string]string) []string {
 func (e Environment) Resolve(host map[string]string) ([]string, error) {
 	if missing := e.Missing(host); len(missing) > 0 {
 		f := failure.New(failure.NotReady, "the worker's environment has no %s", strings.Join(missing, ", ")).
-			WithHint("set %s and resume the run", strings.Join(missing, ", "))
+			WithHint("export %s=…\nlaufwerk resume RUN", strings.Join(missing, "=… "))
 		return nil, f
 	}
 	out := make([]string, 0, len(e))

@@ -17,13 +17,13 @@ type cause struct {
 // causes are recognised by words, since Codex 0.171 says nothing else in its events. What is not recognised is the agent's
 // own failure.
 func causes() []cause {
-	const later = "wait, then `laufwerk resume RUN`: the turn goes on where it was"
+	const later = "laufwerk resume RUN   # later: the turn goes on where it was"
 	return []cause{
 		{`(?i)usage limit|quota exceeded|insufficient_quota|out of credits|spend cap`, "the subscription's limit is reached", later},
-		{`(?i)\b401\b|refresh.{0,20} token|could not be refreshed|log ?out and (sign|log) in|sign in again|not logged in|authentication (is )?required|token.*(expired|revoked)|\b403 forbidden`, "the model server does not accept the login", "codex login, then `laufwerk resume RUN`"},
+		{`(?i)\b401\b|refresh.{0,20} token|could not be refreshed|log ?out and (sign|log) in|sign in again|not logged in|authentication (is )?required|token.*(expired|revoked)|\b403 forbidden`, "the model server does not accept the login", "codex login\nlaufwerk resume RUN"},
 		{`(?i)\b429\b|too many requests|rate limit`, "the model server is asked too often", later},
 		{`(?i)high demand|at capacity|overloaded|\b50[0-9]\b|\b529\b|internal server error|bad gateway|unavailable`, "the model server fails", later},
-		{`(?i)idle timeout|stream (disconnected|closed)|error sending request|connection (refused|reset|failed)|waiting for network|timed? ?out|dns error|network error|request failed`, "the model server cannot be reached", "look at the network, then `laufwerk resume RUN`: the turn goes on where it was"},
+		{`(?i)idle timeout|stream (disconnected|closed)|error sending request|connection (refused|reset|failed)|waiting for network|timed? ?out|dns error|network error|request failed`, "the model server cannot be reached", "laufwerk resume RUN   # once the network is well: the turn goes on where it was"},
 	}
 }
 
