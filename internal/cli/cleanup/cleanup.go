@@ -4,6 +4,7 @@ package cleanup
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -111,10 +112,35 @@ func print(ui *render.UI, rep cleanup.Report, planned bool) {
 		rows = append(rows, []any{verb, "folder", f, f, "", "of a run that never came to be"})
 	}
 	ui.Table([]string{"WHAT", "KIND", "ID", "RUN", "STATE", "OBSERVED"}, rows)
+	var left [][2]string
 	for _, r := range append(slices.Clone(rep.Kept), rep.Retained...) {
-		ui.Next(r.Next)
+		left = append(left, [2]string{r.Next, r.Run})
 	}
 	for _, r := range rep.Skipped {
-		ui.Next(r.Next)
+		left = append(left, [2]string{r.Next, r.Run})
 	}
+	for _, next := range commands(left) {
+		ui.Next(next)
+	}
+}
+
+// commands says once what is to be typed for several runs, which the table names; left are commands, each with its run.
+func commands(left [][2]string) (out []string) {
+	of := map[string]int{} // where in out a command is, by its form
+	for _, l := range left {
+		next, run := l[0], l[1]
+		form := next
+		if run != "" {
+			form = strings.ReplaceAll(next, run, "RUN")
+		}
+		if i, known := of[form]; known {
+			if out[i] != next { // of another run
+				out[i] = form
+			}
+			continue
+		}
+		of[form] = len(out)
+		out = append(out, next)
+	}
+	return out
 }
