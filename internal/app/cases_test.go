@@ -40,11 +40,11 @@ func replays() map[string]replay {
 		"C23": {"the current docker context is ignored", []string{"dockerengine: TestFindInTheOrderOfDockersCLI"}, ""},
 		"C25": {"the daemon's socket is a broken link", []string{"dockerengine: TestWhatCannotBeFoundSaysWhy", "app: TestDoctorWithoutAnEngine"}, ""},
 		"C27": {"the socket of a rootless daemon is elsewhere", []string{"dockerengine: TestFindInTheOrderOfDockersCLI", "app: TestContainersOfARootlessEngine"}, ""},
-		"C28": {"a remote daemon mounts an empty directory", []string{"dockerengine: TestWhatCannotBeFoundSaysWhy", "app: TestDockerAnotherEngineTakesTheSocket", "providers/openshell: TestAGatewayWithAnotherEngine"}, ""},
+		"C28": {"a remote daemon mounts an empty directory", []string{"dockerengine: TestWhatCannotBeFoundSaysWhy", "app: TestDockerAnotherEngineTakesTheSocket", "app: TestDockerEngineOfAnotherHost", "providers/docker: TestAnEngineOfAnotherHostRunsNothing", "prepare: TestDockerWhoseEngineHasOtherFiles", "providers/openshell: TestAGatewayWithAnotherEngine"}, ""},
 		"C29": {"no answer of the daemon is read as a running one", []string{"dockerengine: TestConnectSaysWhatIsWrong", "openshell: TestNoGateway"}, ""},
 		"C31": {"a missing credential helper fails what needs none", []string{"dockerengine: TestFindInTheOrderOfDockersCLI", "dockerengine: TestHelpers"}, ""},
 		"C33": {"plain text against TLS fails without a word", []string{"openshell: TestNoGateway", "openshell: TestRefusedRegistrations"}, ""},
-		"C35": {"the checks pass though the files behind them hold nothing", []string{"script: doctor/codex", "login: TestLoginsThatAreRefused", "app: TestDoctorOfClaimsInContainers", "providers/openshell: TestTheLoginThatTheGatewayHolds"}, ""},
+		"C35": {"the checks pass though the files behind them hold nothing", []string{"script: doctor/codex", "login: TestLoginsThatAreRefused", "app: TestDoctorOfClaimsInContainers", "app: TestDoctorOfProcesses", "app: TestDoctorOfWhatWaitsForAPerson", "providers/openshell: TestTheLoginThatTheGatewayHolds"}, ""},
 
 		"C37": {"one unreadable path ends everything without its name", []string{"script: run/case-files", "workspace: TestUnreadablePathsAreAllNamed", "workspace: TestUnreadablePathsOfAWorkspaceAreNotTakenForDeleted"}, ""},
 		"C38": {"files that lead out of the source are written", []string{"script: run/bad-agent-files", "script: run/bad-agent-workspace", "writeback: TestRefused", "writeback: TestBelowALinkOfTheFreeze"}, ""},
