@@ -132,7 +132,7 @@ func (c *checker) one(ch *change) {
 			return
 		}
 		if err != nil {
-			c.conflict(ch, "the source's cannot be read: %v", cause(err))
+			c.conflict(ch, "it cannot be read in the source: %v", cause(err))
 			return
 		}
 	}
@@ -199,7 +199,7 @@ func (c *checker) compare(ch *change) {
 	case source.Type != base.Type:
 		c.conflict(ch, "it was a %s and is a %s in the source now", base.describe(), source.describe())
 	default:
-		c.conflict(ch, "the source's was changed after the workspace was opened")
+		c.conflict(ch, "it was changed in the source after the workspace was opened")
 	}
 }
 
@@ -245,7 +245,7 @@ func (c *checker) emptied() {
 		}
 		names, err := c.names(ch.path)
 		if err != nil {
-			c.conflict(ch, "the source's cannot be read: %v", cause(err))
+			c.conflict(ch, "it cannot be read in the source: %v", cause(err))
 			continue
 		}
 		var left []string

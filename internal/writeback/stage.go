@@ -43,7 +43,7 @@ func (e *engine) stage(ctx context.Context) error {
 			return failure.Wrap(err, failure.Failed, "cannot keep the original of %q; %s", string(s.Path), untouched)
 		}
 		if !same {
-			found.conflict(string(s.Path), "the source's was changed while the write-back began")
+			found.conflict(string(s.Path), "it was changed in the source while the write-back began")
 			continue
 		}
 		if err := e.stageNew(e.doc.Staging, i); err != nil {
