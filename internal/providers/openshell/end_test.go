@@ -1,9 +1,13 @@
 package openshell
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
@@ -445,4 +450,73 @@ func TestAMadeSandboxThatVanishes(t *testing.T) {
 		t.Errorf("%d creations", n)
 	}
 	w.ended(k, in)
+}
+
+// behind is a socket that leads to an engine, and then to another one.
+func behind(t *testing.T, engine string) (endpoint string, lead func(to string)) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sock") // not the test's: the path of a socket is short
+	must(t, err)
+	l, err := net.Listen("unix", dir+"/s")
+	must(t, err)
+	var mu sync.Mutex
+	var open []net.Conn
+	lead = func(to string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range open {
+			_ = c.Close()
+		}
+		open, engine = nil, to
+	}
+	t.Cleanup(func() { _ = l.Close(); lead(""); _ = os.RemoveAll(dir) })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			out, err := net.Dial("unix", strings.TrimPrefix(engine, "unix://"))
+			if open = append(open, in); err == nil {
+				open = append(open, out)
+				go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
+				go func() { _, _ = io.Copy(in, out); _ = in.Close() }()
+			}
+			mu.Unlock()
+		}
+	}()
+	return "unix://" + dir + "/s", lead
+}
+
+// That an engine has no container counts only of the one that the sandbox was made on: another one may have taken its socket
+// since it was connected to.
+func TestASweepAtAnotherEnginesSocket(t *testing.T) {
+	t.Parallel()
+	w, other := newWorld(t, gateway.Options{}), newWorld(t, gateway.Options{})
+	endpoint, lead := behind(t, w.g.Engine())
+	through := func() *worker {
+		e := w.connect(endpoint)
+		return w.worker(func(c *Config) {
+			c.Connect = func(context.Context, string) (*dockerengine.Engine, error) { return e, nil }
+		})
+	}
+	in := w.made(through(), w.intent())
+	there, err := through().List(bounded(t), in)
+	if err != nil || len(there) != 1 {
+		t.Fatalf("%v %v", there, err)
+	}
+	listing, ending := through(), through()
+	lead(other.g.Engine())
+	if list, err := listing.List(bounded(t), in); err == nil || !strings.Contains(err.Error(), "another engine answers") {
+		t.Errorf("%v %v", list, err)
+	}
+	if e := ending.DeleteAll(bounded(t), []providers.Intent{in}, there, 8)[0]; e.Observation.Presence != providers.Unseen || e.Observation.Err == nil || !strings.Contains(e.Observation.Err.Error(), "another engine answers") {
+		t.Errorf("%v %v", e.Observation.Presence, e.Observation.Err)
+	}
+	lead(w.g.Engine())
+	if e := through().DeleteAll(bounded(t), []providers.Intent{in}, there, 8)[0]; e.Observation.Presence != providers.Absent {
+		t.Errorf("%v %v", e.Observation.Presence, e.Observation.Err)
+	}
+	w.ended(w.worker(), in)
 }

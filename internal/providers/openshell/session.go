@@ -441,6 +441,15 @@ func (p *Provider) Delete(ctx context.Context, in providers.Intent) providers.Re
 		return providers.Result{Err: err}
 	}
 	r := l.end(ctx)
+	if r.Done == providers.Yes && r.Resource == "" { // none was found: the note of one that may still appear has to stay
+		was, err := p.noted(in, s)
+		if was {
+			err = unanswered(in, s)
+		}
+		if err != nil {
+			return providers.Result{Err: err, Evidence: r.Evidence}
+		}
+	}
 	if r.Done != providers.Yes {
 		return r
 	}

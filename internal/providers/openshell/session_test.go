@@ -16,6 +16,7 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
@@ -146,6 +147,12 @@ func TestEveryFaultOfACreate(t *testing.T) {
 				if r := k.Resolve(bounded(t), in); r.Done != providers.Unknown {
 					t.Errorf("%v %v", r.Done, r.Err)
 				}
+				if r := k.Delete(bounded(t), in); r.Done != providers.Unknown {
+					t.Errorf("%v %v", r.Done, r.Err)
+				}
+				if o := k.Observe(bounded(t), in); o.Presence != providers.Unseen || !strings.Contains(o.Err.Error(), "it may still appear") {
+					t.Errorf("what may still appear is %v: %v", o.Presence, o.Err)
+				}
 			}
 		})
 	}
@@ -211,8 +218,20 @@ func TestWhatWasNotAskedForIsNotThere(t *testing.T) {
 	if r.Done != providers.No || !failure.Is(r.Err, failure.NotReady) {
 		t.Errorf("without a gateway: %v %v", r.Done, r.Err)
 	}
+	// Killed before it noted that it asks: that is told without a gateway, too.
+	before := w.intent()
+	s, err = read(before)
+	must(t, err)
+	k.directory(before, s).Make(bounded(t), nil, []string{sessiondir.Home, sessiondir.Ops}, func(*sessiondir.Folder) providers.Result { return providers.Result{} })
+	if _, err := os.Lstat(s.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.worker().Resolve(bounded(t), before); r.Done != providers.No {
+		t.Errorf("without a note, and without a gateway: %v %v", r.Done, r.Err)
+	}
 	w.g.Start()
 	w.ended(w.worker(), in)
+	w.ended(w.worker(), before)
 }
 
 func TestWhatMustNotBeUsed(t *testing.T) {
@@ -362,6 +381,12 @@ func TestWorkersThatAreRefused(t *testing.T) {
 		"another user": func(c *Config) { c.UID = 4321 },
 	} {
 		k := w.worker(change)
+		if name != "another user" {
+			own := w.intent(func(s *spec) { s.UID, s.GID = k.c.UID, k.c.GID })
+			if r := k.Create(bounded(t), own); r.Done != providers.No || !failure.Is(r.Err, failure.Unsupported) {
+				t.Errorf("%s: %v %v", name, r.Done, r.Err)
+			}
+		}
 		if r := k.Create(bounded(t), in); r.Done != providers.No {
 			t.Errorf("%s: %v %v", name, r.Done, r.Err)
 		}
