@@ -114,10 +114,13 @@ func homeError(path string, err error) error {
 	case files.NoSpace(err):
 		e.Message = "the file system of " + path + " is full; free some space there, and repeat the command"
 		e.Hint = "df -h " + failure.Quote(filepath.Dir(path))
-	case files.NotWritable(err):
-		e.Hint = "chmod u+rwX " + failure.Quote(path) + "\nexport LAUFWERK_HOME=/path/to/a/private/directory"
 	default:
 		e.Hint = "export LAUFWERK_HOME=/path/to/a/private/directory"
+		if info, look := files.Lstat(path); look == nil && files.NotWritable(err) {
+			if uid, known := files.Owner(info); known && uid == system.UID() { // else it is not ours to change
+				e.Hint = "chmod u+rwX " + failure.Quote(path) + "\n" + e.Hint
+			}
+		}
 	}
 	return e
 }
