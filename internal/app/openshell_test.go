@@ -264,6 +264,43 @@ func TestOpenShellFromInitToCleanup(t *testing.T) {
 	s.noSecret(secrets, said)
 }
 
+// An image that a target names is taken if it is what prepare would have made, and nothing is installed into any other.
+func TestOpenShellWithAnImageOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s, g := newSandboxed(t)
+	s.login()
+	s.register(g)
+	s.write(filepath.Join(s.project, "agent.sh"), boxedAgent)
+	s.workflow("job", boxedWorkflow)
+	s.target()
+	s.must([]int{0}, "provision", "openshell")
+	made := s.prepare().Targets[0].Image
+	before := g.Calls()["CreateSandbox"]
+
+	s.image = engine.Base
+	s.target()
+	const why = "is no prepared one"
+	if code, out, errs := s.laufwerk(nil, "doctor", "--execution", "openshell", "--json"); code == 0 || !strings.Contains(out, why) {
+		t.Errorf("doctor: exit %d\n%s%s", code, out, errs)
+	}
+	if code, out, errs := s.laufwerk(nil, "run", "job", "--no-input"); code != 4 || !strings.Contains(errs, why) || !strings.Contains(errs, "laufwerk prepare openshell") {
+		t.Errorf("run: exit %d\n%s%s", code, out, errs)
+	}
+	if n := g.Calls()["CreateSandbox"]; n != before {
+		t.Errorf("%d sandboxes were made for nothing", n-before)
+	}
+	s.must([]int{0}, "runs", "cancel", s.only("interrupted"))
+
+	s.image = made
+	s.target()
+	if out := s.must([]int{0}, "doctor", "--execution", "openshell", "--json"); !strings.Contains(out, "and is a prepared one") {
+		t.Error(out)
+	}
+	s.must([]int{0}, "run", "job", "--no-input")
+	s.must([]int{0}, "cleanup", "--all", "--discard-changes")
+	s.has(0, "in the end")
+}
+
 // Sandboxes run as the worker's user, and OpenShell lets that be nobody with root's rights.
 func TestOpenShellRefusesRoot(t *testing.T) {
 	t.Parallel()

@@ -27,6 +27,7 @@ type sandboxed struct {
 	alias    string
 	provider string             // of the login, at the gateway
 	images   string             // the cache of prepared images
+	image    string             // of the target's own, "" is the prepared one
 	model    string             // "https://host": of a model server of one's own, "" is OpenAI's
 	look     *openshell.Gateway // the test's own connection
 }
@@ -159,11 +160,15 @@ func (s *sandboxed) target() {
 		host, port := s.modelHost()
 		to = append(to, endpoint{host, port, "rest", "read-write", "enforce"})
 	}
-	options, err := json.Marshal(map[string]any{
+	given := map[string]any{
 		"id": "verified", "gateway": s.alias, "credentials": map[string]string{"kind": "codex-subscription", "provider": s.provider},
 		"policy":    map[string]any{"codex": map[string]any{"endpoints": to, "binaries": []any{map[string]string{"path": openshell.CodexBinaries}}}},
 		"resources": map[string]any{"cpus": 1, "memoryBytes": 2 << 30}, "imageCacheDirectory": s.images,
-	})
+	}
+	if s.image != "" {
+		given["image"] = s.image
+	}
+	options, err := json.Marshal(given)
 	if err != nil {
 		s.t.Fatal(err)
 	}

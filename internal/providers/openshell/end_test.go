@@ -452,6 +452,30 @@ func TestAMadeSandboxThatVanishes(t *testing.T) {
 	w.ended(k, in)
 }
 
+// A container that somebody removes takes its session along: the gateway waits for it a while, and then has forgotten the sandbox.
+func TestAContainerThatSomebodyRemoves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gateway.Options{})
+	k := w.worker()
+	in := w.made(k, w.intent())
+	for _, c := range w.g.InMemory() {
+		if done, err := w.engine.Remove(bounded(t), c.ID); done != providers.Yes {
+			t.Fatal(done, err)
+		}
+	}
+	if _, err := k.Enter(bounded(t), in, coding); !failure.Is(err, failure.SessionLost) || !strings.Contains(err.Error(), in.Resource) {
+		t.Errorf("%v", err)
+	}
+	if n := w.g.Calls(); n["CreateSandbox"] != 1 || n["ExecSandbox"] > 0 {
+		t.Errorf("%v", n)
+	}
+	eventually(t, "it is gone", func() bool { rows, _ := w.there(in); return rows == 0 })
+	if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
+		t.Errorf("%v %v", r.Done, r.Err)
+	}
+	w.ended(k, in)
+}
+
 // behind is a socket that leads to an engine, and then to another one.
 func behind(t *testing.T, engine string) (endpoint string, lead func(to string)) {
 	t.Helper()
