@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,9 +19,11 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/system/safefs"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -235,6 +239,70 @@ func TestRecordsThatTheAgentTampersWith(t *testing.T) {
 	}
 	if said, code := w.run(in, sb, "after", "echo", "well"); said != "well\n" || code != 0 {
 		t.Errorf("%q %d", said, code)
+	}
+	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+		t.Errorf("%+v", r)
+	}
+	w.absent(in)
+}
+
+// TestAnAgentThatActsAsASupervisor: it waits where one stands by, and says whatever it likes of what it is to run. That is not
+// taken for a command that runs, nor for one of which nothing was started, and the session goes on.
+func TestAnAgentThatActsAsASupervisor(t *testing.T) {
+	w := newWorld(t, engine.Endpoint(t))
+	w.patience = 2 * time.Second
+	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
+	s, _, _ := read(in)
+	for name, says := range map[string]string{
+		"started": `{"started":true}` + "\n", "not": `{"started":false,"reason":"so"}` + "\n", "nothing": "", "nonsense": strings.Repeat("x", 1<<20),
+	} {
+		if said, code := w.run(in, sb, "before-"+name, "echo", "well"); said != "well\n" || code != 0 {
+			t.Fatalf("%s: %q %d", name, said, code)
+		}
+		ops, err := safefs.OpenRoot(filepath.Join(s.Dir, sessiondir.Ops))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := ops.Listen(inside.StandbyName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var once sync.Once
+		heard := make(chan struct{})
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				_, _ = io.WriteString(c, "standing by\n")
+				go func() {
+					_, _ = io.Copy(io.Discard, c)
+					once.Do(func() { close(heard) })
+				}()
+				_, _ = io.WriteString(c, says)
+			}
+		}()
+		dir := filepath.Join(s.Dir, sessiondir.Ops, name)
+		p, err := supervise.Start(w.ctx(), sb.Launcher(), dir, supervise.Spec{Argv: []string{"true"}, Dir: "/", Env: sb.BaseEnv(), Mark: supervise.Mark(s.Mark, name)})
+		<-heard
+		switch {
+		case (err == nil) != (name == "started"):
+			t.Errorf("%s: %v", name, err)
+		case err == nil:
+			if _, err := p.Wait(w.ctx()); !errors.Is(err, supervise.ErrLost) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if f := p.Fence(w.ctx()); !f.Sure || f.How != supervise.HowContainer {
+				t.Errorf("%s: %+v", name, f)
+			}
+		default:
+			if status, aerr := supervise.Abandon(dir); status != supervise.NotStarted || aerr != nil {
+				t.Errorf("%s: %v, and then %s %v", name, err, status, aerr)
+			}
+		}
+		_, _ = l.Close(), ops.Close()
 	}
 	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
 		t.Errorf("%+v", r)
