@@ -93,9 +93,9 @@ func (d *doctor) targets(ctx context.Context) ([]providers.Definition, error) {
 		if _, ok := d.Provider(d.Execution); !ok {
 			e := failure.New(failure.Usage, "there is no execution %q: this version has %s", d.Execution, strings.Join(d.Kinds, ", "))
 			if near := suggest.Closest(d.Execution, d.Kinds); near != "" {
-				e.WithHint("laufwerk doctor --execution %s", near)
+				return nil, e.WithHint("laufwerk doctor --execution %s", near)
 			}
-			return nil, e
+			return nil, e.WithHint("laufwerk doctor --help")
 		}
 	}
 	p, err := d.project(ctx)

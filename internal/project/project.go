@@ -97,11 +97,11 @@ func Load(ctx context.Context, runner *script.Runner, root string) (*Project, er
 	}
 	value, bundle, err := runner.Evaluate(ctx, root, Config, script.EvalOptions{})
 	if err != nil {
-		return nil, hinted(err, root, Config)
+		return nil, Hinted(err, root, Config)
 	}
 	c, err := parse(value)
 	if err != nil {
-		return nil, hinted(configError(err), root, Config)
+		return nil, Hinted(configError(err), root, Config)
 	}
 	for i := range c.targets {
 		c.targets[i].Root = root
@@ -127,8 +127,8 @@ func configError(err error) error {
 	return out
 }
 
-// hinted says what to do about a module that cannot be evaluated, where nothing better is known.
-func hinted(err error, root, file string) error {
+// Hinted says what to do about a module that cannot be evaluated, where nothing better is known.
+func Hinted(err error, root, file string) error {
 	f := failure.As(err)
 	if f == nil || f.Kind != failure.ProjectInvalid || f.Hint != "" {
 		return err

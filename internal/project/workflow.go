@@ -66,7 +66,7 @@ func Describe(ctx context.Context, runner *script.Runner, root, wanted string) (
 	}
 	value, bundle, err := runner.Evaluate(ctx, root, file, script.EvalOptions{Export: "workflow"})
 	if err != nil {
-		return nil, hinted(err, root, file)
+		return nil, Hinted(err, root, file)
 	}
 	var w struct {
 		Name   string          `json:"name"`

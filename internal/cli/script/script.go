@@ -71,8 +71,8 @@ func run(ctx context.Context, o *Options) error {
 		if err != nil {
 			return err
 		}
-		if !json.Valid(args) {
-			return failure.New(failure.InputInvalid, "--args is not JSON").WithHint("laufwerk script %s --call %s --args '[1, \"two\"]'", failure.Quote(o.File), failure.Quote(o.Call))
+		if err := json.Unmarshal(args, new(json.RawMessage)); err != nil {
+			return failure.New(failure.InputInvalid, "--args is not JSON: %v", err).WithHint("laufwerk script %s --call %s --args '[1, \"two\"]'", failure.Quote(o.File), failure.Quote(o.Call))
 		}
 		opts.Args = args
 	}
@@ -89,7 +89,7 @@ func run(ctx context.Context, o *Options) error {
 	defer stop()
 	value, _, err := runner.Evaluate(ctx, root, entry, opts)
 	if err != nil {
-		return err
+		return project.Hinted(err, root, entry)
 	}
 	if len(value) == 0 {
 		value = json.RawMessage("null")
