@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -21,6 +22,11 @@ func Complete(ctx context.Context, env *system.Env, commands func(*Deps) Command
 	t.addAll()
 	root := t.root
 	prepare(d, root)
+	walk(root, func(cmd *cobra.Command) { // the marks in a flag's words name its value, and are for help alone
+		for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+			flags.VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
+		}
+	})
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	root.SetArgs(env.Args)
