@@ -85,6 +85,25 @@ func Describe(ctx context.Context, runner *script.Runner, root, wanted string) (
 	return &Workflow{Name: w.Name, Input: w.Input, Output: w.Output, Bundle: bundle, File: file}, nil
 }
 
+// Drift says what has become of a workflow since a run was pinned to this code of it, "" where the next run would have the same.
+func Drift(ctx context.Context, runner *script.Runner, root, workflow, code string) string {
+	now, known := runner.Remembered(root, fileOf(workflow))
+	if !known {
+		w, err := Describe(ctx, runner, root, workflow)
+		switch {
+		case ctx.Err() != nil:
+			return ""
+		case err != nil:
+			return fmt.Sprintf("the workflow %s cannot be loaded any more: %v", workflow, err)
+		}
+		now = w.Bundle
+	}
+	if now.Code != code {
+		return fmt.Sprintf("the code of the workflow %s has changed", workflow)
+	}
+	return ""
+}
+
 func unknown(wanted string, names []string) error {
 	e := failure.New(failure.NotFound, "there is no workflow %q", wanted)
 	switch near := suggest.Closest(wanted, names); {

@@ -43,6 +43,7 @@ type Started struct {
 	Run     Run
 	Targets []providers.Definition // as the config defines them now, with the values that the record does not hold
 	Lease   *lock.Lock
+	Drift   string // what has become of the workflow's code since the run started, "" where it is the same
 }
 
 // Start makes a run. It exists whole or not at all: its folder is complete before the store names it.

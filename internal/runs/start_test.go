@@ -56,7 +56,14 @@ func TestTheCodeIsPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if st.Drift == "" {
+		t.Error("nobody is told that the file has other code")
+	}
 	isJSON(t, w.work(st, runs.Succeeded).Value, `"old"`)
+	same := w.dead(w.request(`return "new";`))
+	if st, err = w.s.Resume(t.Context(), same.ID); err != nil || st.Drift != "" {
+		t.Errorf("%q, %v", st.Drift, err)
+	}
 }
 
 func TestAStartThatIsRefusedLeavesNothing(t *testing.T) {

@@ -47,32 +47,44 @@ func (s *Service) Resume(ctx context.Context, id string) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
-	targets, err := s.resumable(ctx, r)
-	if err != nil {
+	st := Started{Run: r, Lease: l}
+	if st.Targets, st.Drift, err = s.resumable(ctx, r); err != nil {
 		l.Release()
 		return Started{}, err
 	}
-	return Started{Run: r, Targets: targets, Lease: l}, nil
+	return st, nil
 }
 
-func (s *Service) resumable(ctx context.Context, r Run) ([]providers.Definition, error) {
+// drift compares the code that a run is pinned to with that of the workflow now.
+func (s *Service) drift(ctx context.Context, r Run) string {
+	var pinned protocol.Bundle
+	if files.ReadJSON(runFile(s.Dir(r.ID), "bundle.json"), &pinned) != nil {
+		return "" // execute says it
+	}
+	return project.Drift(ctx, s.Script, r.Root, r.Workflow, pinned.Code)
+}
+
+func (s *Service) resumable(ctx context.Context, r Run) (targets []providers.Definition, drift string, err error) {
 	if r.Terminal() {
-		return nil, failure.New(failure.RunState, "run %s has ended: %s", r.ID, r.State).WithHint("laufwerk runs show %s", r.ID)
+		return nil, "", failure.New(failure.RunState, "run %s has ended: %s", r.ID, r.State).WithHint("laufwerk runs show %s", r.ID)
 	}
 	if records, err := s.Journal(r.ID).Read(); err != nil {
-		return nil, err
+		return nil, "", err
 	} else if ending(records) != nil {
-		return nil, nil // only the store does not know yet: that needs no project
+		return nil, "", nil // only the store does not know yet: that needs no project
 	}
 	p, err := project.Load(ctx, s.Script, r.Root)
 	if err != nil {
-		return nil, failure.Wrap(err, failure.ProjectInvalid, "read the project of run %s", r.ID)
+		return nil, "", failure.Wrap(err, failure.ProjectInvalid, "read the project of run %s", r.ID)
 	}
 	now, err := withoutValues(p.Targets)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = sameTargets(r, now)
 	}
-	return p.Targets, sameTargets(r, now)
+	if err != nil {
+		return nil, "", err
+	}
+	return p.Targets, s.drift(ctx, r), nil
 }
 
 // sameTargets compares the definitions that the run started with and those of the config as it is now.
@@ -138,7 +150,7 @@ func (s *Service) Work(ctx context.Context, st Started, h Hooks) (Result, error)
 			l.Release()
 			return res, nil //nolint:nilerr // another worker has it, or the next one takes it
 		}
-		st.Run, st.Lease = r, l
+		st.Run, st.Lease, st.Drift = r, l, ""
 	}
 }
 
@@ -201,6 +213,9 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 		if h.Event != nil {
 			h.Event(ev)
 		}
+	}
+	if st.Drift != "" {
+		tell(journal.Event{At: s.now(), Kind: "notice", Text: st.Drift + "; the run goes on with the code that it started with"})
 	}
 	out, err := s.execute(ctx, st, j, w, records, tell, h)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/projectfs"
 )
 
 // Bundling takes as long as all the rest of reading a config. So a bundle is remembered together with the conversation that it
@@ -114,6 +115,20 @@ func (m memory) recall(from *fileServer) *protocol.Bundle {
 		}
 	}
 	return &known.Bundle
+}
+
+// Remembered is what a module would be bundled to now, without the SDK; false where that is not known without bundling it.
+func (r *Runner) Remembered(root, entry string) (protocol.Bundle, bool) {
+	fs, err := projectfs.Open(root)
+	if err != nil {
+		return protocol.Bundle{}, false
+	}
+	defer fs.Close()
+	known := r.memory(root, entry).recall(&fileServer{fs: fs})
+	if known == nil {
+		return protocol.Bundle{}, false
+	}
+	return *known, true
 }
 
 // keep remembers a bundle. That it cannot be kept is nobody's concern.
