@@ -274,6 +274,27 @@ func TestSomebodyElseIsQuicker(t *testing.T) {
 	}
 }
 
+// Two who replace a login at once do not mix theirs.
+func TestSomebodyElseRotates(t *testing.T) {
+	g, o := provisioning(t)
+	if _, err := OpenShell(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	o.Rotate = true
+	g.Fault("UpdateProvider", gateway.Before(func() {
+		if _, err := OpenShell(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+	}))
+	if r, err := OpenShell(t.Context(), o); err == nil || r.Provider.Done != "" || strings.Contains(err.Error(), secret) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := OpenShell(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	o.mustHave(t, all...)
+}
+
 // A gateway whose own profile of Codex is not there, or that takes ours not, says so, and gets no login.
 func TestAGatewayWithoutAFittingProfile(t *testing.T) {
 	g, o := provisioning(t)

@@ -477,6 +477,24 @@ func TestSandboxGivesPlaceholders(t *testing.T) {
 	if payload, err := base64.RawURLEncoding.DecodeString(part[1]); auth.AuthMode != "chatgpt" || auth.Tokens["refresh_token"] != "" || len(part) != 3 || err != nil || !json.Valid(payload) {
 		t.Errorf("%+v", auth)
 	}
+	// What the gateway has of a login is asked for before each turn: a rotation is taken up, and an end in the middle of a session
+	// is found before Codex is started without a login.
+	rotated := login("good", nil)
+	_, err = g.UpdateProvider(bounded(t), rotated)
+	must(t, err)
+	_, err = sb.Program(bounded(t), codex)
+	must(t, err)
+	again, _ := b.run(in, sb, "2", "cat $HOME/codex/auth.json")
+	was := auth.Tokens["access_token"]
+	if err := json.Unmarshal([]byte(again), &auth); err != nil || auth.Tokens["access_token"] == was || !placeholder(auth.Tokens["access_token"]) {
+		t.Errorf("after a rotation it is %q, as before: %v", auth.Tokens["access_token"], err)
+	}
+	rotated.CredentialExpiresAtMs = map[string]int64{"CODEX_AUTH_ACCESS_TOKEN": 1}
+	_, err = g.UpdateProvider(bounded(t), rotated)
+	must(t, err)
+	if _, err := sb.Program(bounded(t), codex); !failure.Is(err, failure.NotReady) || !strings.Contains(failure.As(err).Hint, "--rotate") {
+		t.Errorf("it expired in the middle of the session: %v", err)
+	}
 	b.login = "over"
 	_, sb = b.open(false)
 	_, err = sb.Program(bounded(t), codex)
