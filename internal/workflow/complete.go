@@ -69,6 +69,9 @@ const (
 	FailedWith = "failed: "
 )
 
+// NotReady begins the notice that an operation waits for the machine to be ready, before the reason.
+const NotReady = "not ready: "
+
 // Measured is the data of the event that an operation has ended, as far as it is known.
 type Measured struct {
 	Millis   int64          `json:"millis,omitempty"` // of the command or turn itself

@@ -357,7 +357,7 @@ func (e *Engine) leftOpen(ev event) *Outcome {
 	if !failure.Is(err, failure.NotReady) && failure.As(err) == nil {
 		err = failure.Wrap(err, failure.NotReady, "%s", ev.op.ID)
 	}
-	e.emit(journal.Event{Kind: "notice", Op: ev.op.ID, Text: "not ready: " + err.Error()})
+	e.emit(journal.Event{Kind: "notice", Op: ev.op.ID, Text: NotReady + err.Error()})
 	return &Outcome{State: Interrupted, Err: err}
 }
 

@@ -131,6 +131,10 @@ func (f *follower) event(ev journal.Event) {
 			f.say("%s %s\n", ui.Err.Bold("?"), ev.Text)
 		}
 	default:
+		if strings.HasPrefix(ev.Text, workflow.NotReady) { // the reason is what the command ends with
+			f.say("%s %s stops: not ready\n", ui.Err.Bold("!"), render.Name(fl.op.words()))
+			return
+		}
 		f.say("%s %s\n", ui.Err.Bold("!"), strings.TrimRight(ev.Text, "\n"))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
 var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a time like any other
@@ -158,6 +159,16 @@ func TestLinesElsewhere(t *testing.T) {
 		if f.d.UI.Err.Live() && name != "a pipe" {
 			t.Errorf("%s may be drawn over", name)
 		}
+	}
+}
+
+// Why an operation stops is what the command ends with, and is not said twice.
+func TestAnOperationThatStopsIsNamed(t *testing.T) {
+	f, out := following(map[string]string{"TERM": "xterm"}, false)
+	f.tell(0, "operation", "workspace.open", "begins", nil)
+	f.tell(0, "notice", "workspace.open", workflow.NotReady+"there is no engine", nil)
+	if want := "! open workspace stops: not ready\n"; out.String() != want {
+		t.Errorf("%q, want %q", out, want)
 	}
 }
 
