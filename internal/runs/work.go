@@ -423,10 +423,24 @@ func (s *Service) settle(ctx context.Context, r Run, out workflow.Outcome) (Resu
 	}
 	crash.Point("runs/after-settle")
 	res.Run = s.ended(r)
-	if res.Err == nil && out.Ending != nil {
+	switch {
+	case out.Ending == nil:
+	case res.Err == nil:
 		res.Err = failure.Wrap(out.Ending, failure.Retained, "run %s %s, and not everything that it used could be given up", r.ID, r.State)
+	default:
+		res.Err = besides(res.Err, failure.Condition{ID: string(failure.Retained), Message: out.Ending.Error(), Hint: "laufwerk cleanup " + r.ID})
 	}
 	return res, nil
+}
+
+// besides is a failure with one more thing that has to be told of it.
+func besides(err error, c failure.Condition) error {
+	out := &failure.Error{Kind: failure.KindOf(err), Err: err}
+	if f := failure.As(err); f != nil {
+		out.Hint, out.Paths, out.Fields, out.Conditions = f.Hint, f.Paths, f.Fields, f.Conditions
+	}
+	out.Conditions = append(slices.Clone(out.Conditions), c)
+	return out
 }
 
 // freeHolds gives up the source that a write-back of a run that is over holds still, since its worker was killed in it and
