@@ -136,7 +136,7 @@ func (sc *scene) print(ctx context.Context, res Result) error {
 		cliclaims.Ledger(ui, all)
 	}
 	ui.Printf("turns: %d, run twice: %d, leaked: %d\n", res.Turns, res.RunTwice, res.Leaked)
-	ui.Talkf("\nlook next:\n  laufwerk runs show %s\n  laufwerk runs logs %s\n  laufwerk claims list --all --run %s\n  ls %s\nyour own project:\n  laufwerk init --execution local --example issue-to-fix --agent-command 'your-agent'\n",
-		res.Run, res.Run, res.Run, sc.root)
+	ui.Talkf("\nlook next:\n  laufwerk runs show %s\n  laufwerk runs logs %s\n  laufwerk claims list --all --run %s\n  ls %s\nremove it:\n  laufwerk runs prune %s && rm -r %s\nyour own project:\n  laufwerk init --execution local --example issue-to-fix --agent-command 'your-agent'\n",
+		res.Run, res.Run, res.Run, failure.Quote(sc.root), res.Run, failure.Quote(sc.folder))
 	return nil
 }
