@@ -140,7 +140,7 @@ func retained(c Claim, cause error) error {
 	e.Conditions = []failure.Condition{{ID: c.ID, Message: fmt.Sprintf("%s: %s", c.State, last)}}
 	if strings.HasPrefix(last, providers.Foreign.String()) {
 		e.Message = fmt.Sprintf("something that is not laufwerk's has the name of the %s, and was not touched: ", c.name())
-		e.Hint = fmt.Sprintf("look at it, then give the claim up: laufwerk claims abandon %s --reason '...'", c.ID)
+		e.Hint = fmt.Sprintf("laufwerk claims show %[1]s\nlaufwerk claims abandon %[1]s --reason '...'   # once you have looked at it", c.ID)
 	}
 	f := failure.As(cause)
 	if f != nil && f.Kind == failure.NotReady && f.Hint != "" && e.Hint == c.CleanupHint() { // before that the other side has to be there
