@@ -40,6 +40,13 @@ exactly the content that was frozen when the question was asked; laufwerk diff R
 $ laufwerk answer 261129-k3f9x2ab approve yes
 $ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
 		GroupID: cli.SectionRuns,
+		Args: func(cmd *cobra.Command, args []string) error {
+			err := cli.Positional(cmd, args)
+			if f := failure.As(err); f != nil && len(args) == 1 {
+				f.WithHint("laufwerk runs show %s", failure.Quote(args[0])) // has each question with its command
+			}
+			return err
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run, o.Key = args[0], args[1]
 			if len(args) > 2 {

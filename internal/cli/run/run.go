@@ -44,6 +44,15 @@ at the terminal, the command ends with exit code 8 and says how to answer.`,
 $ laufwerk run issue-to-fix --input @issue.json --json
 $ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
 		GroupID: cli.SectionRuns,
+		Args: func(cmd *cobra.Command, args []string) error {
+			err := cli.Positional(cmd, args)
+			if f := failure.As(err); f != nil && len(args) == 0 {
+				if names := workflows(d); len(names) > 0 {
+					f.WithHint("laufwerk run %s", strings.Join(names[:min(len(names), maxNamed)], "\nlaufwerk run "))
+				}
+			}
+			return err
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Workflow = args[0]
 			if o.Key == "" && cmd.Flags().Changed("key") {
@@ -62,6 +71,19 @@ $ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
 	f.BoolVar(&o.Detach, "detach", false, "let a worker in the background do it, and print the run")
 	f.BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
 	return cmd
+}
+
+// maxNamed is how many workflows are named to the one who named none.
+const maxNamed = 5
+
+// workflows are the names of the project's, none where there is no project.
+func workflows(d *cli.Deps) []string {
+	root, err := project.Find(d.Env.Dir, d.Flags.Project, "")
+	if err != nil {
+		return nil
+	}
+	names, _ := project.Workflows(root)
+	return names
 }
 
 func run(ctx context.Context, o *Options) error {
