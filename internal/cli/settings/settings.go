@@ -227,11 +227,16 @@ func unknown(name, origin string) *failure.Error {
 	for _, row := range Table() {
 		names = append(names, row.Name)
 	}
-	known := "the settings are " + strings.Join(names, ", ")
-	if near := suggest.Closest(name, names); near != "" {
-		known = "did you mean " + near + "?"
+	near := suggest.Closest(name, names)
+	if near == "" {
+		return failure.New(kind, "unknown setting %q from %s; the settings are %s", name, origin, strings.Join(names, ", ")).
+			WithPaths(name).WithHint("laufwerk help environment")
 	}
-	return failure.New(kind, "unknown setting %q from %s; %s", name, origin, known).WithPaths(name).WithHint("laufwerk help environment")
+	e := failure.New(kind, "unknown setting %q from %s; did you mean %s?", name, origin, near).WithPaths(name)
+	if origin == "--set" {
+		return e.WithHint("laufwerk --set %s=VALUE …", near)
+	}
+	return e.WithHint("laufwerk help environment")
 }
 
 func asText(v any) (string, bool) {
