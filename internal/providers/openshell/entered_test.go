@@ -369,6 +369,12 @@ func TestSandboxOutlivesItsGateway(t *testing.T) {
 	if _, err := b.Enter(bounded(t), in, coding); err != nil { // its connection broke off
 		t.Errorf("%v", err)
 	}
+	// While the sandbox has not come back to it, what needs the gateway waits for that.
+	b.w.g.Restart()
+	g, err := b.gateway(bounded(t), here)
+	must(t, err)
+	eventually(t, "there is a connection again", func() bool { _, presence, _ := g.Get(bounded(t), in.Name); return presence == providers.Present })
+	must(t, sb.Place(bounded(t), "codex", harness.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
 	next := b.another()
 	again, err := next.Enter(bounded(t), in, coding)
 	must(t, err)
