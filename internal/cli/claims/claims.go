@@ -68,7 +68,7 @@ func list(ctx context.Context, o *ListOptions) error {
 	if err != nil {
 		return err
 	}
-	Ledger(o.Deps.UI, all)
+	Ledger(o.Deps.UI, o.Deps.Env.Now(), all)
 	if len(all) == 0 {
 		o.Deps.UI.Talkf("no claims\n")
 	}
@@ -76,8 +76,9 @@ func list(ctx context.Context, o *ListOptions) error {
 }
 
 // Ledger prints claims as people read them: what, when it was meant, when it was there, and what proved its end.
-func Ledger(ui *render.UI, list []claims.Claim) {
+func Ledger(ui *render.UI, now time.Time, list []claims.Claim) {
 	rows := make([][]any, 0, len(list))
+	clock := func(t time.Time) string { return clock(now, t) }
 	for _, c := range list {
 		rows = append(rows, []any{c.ID, string(c.Kind), string(c.State), c.Run, clock(c.IntentAt), clock(c.AllocatedAt), clock(c.ReleasedAt), proof(c), Where(c)})
 	}
@@ -105,9 +106,14 @@ func short(id string) string {
 	return strings.TrimSuffix(id, hex) + hex[:12]
 }
 
-func clock(t time.Time) string {
-	if t.IsZero() {
+// clock is a time of today, or with its day.
+func clock(now, t time.Time) string {
+	const day = "2006-01-02"
+	switch {
+	case t.IsZero():
 		return "-"
+	case t.Local().Format(day) != now.Local().Format(day):
+		return t.Local().Format(day + " 15:04:05")
 	}
 	return t.Local().Format("15:04:05.000")
 }

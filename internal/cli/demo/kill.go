@@ -133,7 +133,7 @@ func (sc *scene) print(ctx context.Context, res Result) error {
 			return err
 		}
 		ui.Printf("the ledger of run %s\n", sc.started)
-		cliclaims.Ledger(ui, all)
+		cliclaims.Ledger(ui, sc.Deps.Env.Now(), all)
 	}
 	ui.Printf("turns: %d, run twice: %d, leaked: %d\n", res.Turns, res.RunTwice, res.Leaked)
 	ui.Talkf("\nlook next:\n  laufwerk runs show %s\n  laufwerk runs logs %s\n  laufwerk claims list --all --run %s\n  ls %s\nremove it:\n  laufwerk runs prune %s && rm -r %s\nyour own project:\n  laufwerk init --execution local --example issue-to-fix --agent-command 'your-agent'\n",
