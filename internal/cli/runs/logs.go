@@ -88,10 +88,19 @@ func printEvent(d *cli.Deps, ev journal.Event) {
 	if name == "" {
 		name = ev.Kind
 	}
-	at := d.UI.Out.Faint(ev.At.Local().Format(time.TimeOnly))
+	at := d.UI.Out.Faint(stamp(d.Env.Now(), ev.At))
 	for line := range strings.SplitSeq(strings.TrimRight(ev.Text, "\n"), "\n") {
 		d.UI.Printf("%s %s %s\n", at, render.Name(name), line)
 	}
+}
+
+// stamp is a time of today, or with its day: a run may wait for weeks.
+func stamp(now, at time.Time) string {
+	now, at = now.Local(), at.Local()
+	if at.YearDay() != now.YearDay() || at.Year() != now.Year() {
+		return at.Format(time.DateTime)
+	}
+	return at.Format(time.TimeOnly)
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
