@@ -104,17 +104,17 @@ func (s *Service) pendingDir(id string) (string, error) {
 	return dir, err
 }
 
-// EndWriteBack finishes or undoes the half-applied write-back of a run, and frees the source.
-func (s *Service) EndWriteBack(ctx context.Context, id string, abort bool) (Ended, error) {
+// EndWriteBack finishes or undoes the half-applied write-back of a run, and frees the source. noExchange is writeback.Continue's.
+func (s *Service) EndWriteBack(ctx context.Context, id string, abort, noExchange bool) (Ended, error) {
 	r, err := s.Get(ctx, id)
 	if err != nil {
 		return Ended{}, err
 	}
-	e, err := s.endWriteBack(ctx, r, abort)
+	e, err := s.endWriteBack(ctx, r, abort, noExchange)
 	return e, named(err, r.ID)
 }
 
-func (s *Service) endWriteBack(ctx context.Context, r Run, abort bool) (Ended, error) {
+func (s *Service) endWriteBack(ctx context.Context, r Run, abort, noExchange bool) (Ended, error) {
 	l, err := s.Lease(ctx, r.ID)
 	if err != nil {
 		return Ended{}, err
@@ -134,7 +134,7 @@ func (s *Service) endWriteBack(ctx context.Context, r Run, abort bool) (Ended, e
 			e.Left = append(e.Left, LeftPath(left))
 		}
 	} else {
-		err = writeback.Continue(ctx, dir)
+		err = writeback.Continue(ctx, dir, noExchange)
 	}
 	if p, pendingErr := writeback.Pending(dir); p != nil || pendingErr != nil {
 		return e, errors.Join(err, pendingErr)

@@ -377,7 +377,7 @@ func (w *workspaces) bring(ctx context.Context, op *Op, o *opened, allow []strin
 			return nil
 		case begun != nil:
 			op.Event(noticef("a write-back that was begun before is continued"))
-			return writeback.Continue(ctx, dir)
+			return writeback.Continue(ctx, dir, w.c.NoExchange)
 		}
 		if err := files.MkdirAll(dir); err != nil {
 			return failure.Wrap(err, failure.HomeInvalid, "make the write-back's folder")

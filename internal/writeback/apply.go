@@ -28,11 +28,15 @@ func (p *Plan) Apply(ctx context.Context) error {
 }
 
 // Continue brings the write-back in dir to its end after a kill. If everything was being put back, that is what it ends,
-// and the failure says why. NotFound where nothing is pending.
-func Continue(ctx context.Context, dir string) error {
+// and the failure says why. NotFound where nothing is pending. noExchange does without the atomic exchange also where that was
+// not asked for when the write-back began, if it had not come so far as to try it.
+func Continue(ctx context.Context, dir string, noExchange bool) error {
 	p, err := needPending(dir)
 	if err != nil {
 		return err
+	}
+	if noExchange && p.doc.State == Planned {
+		p.doc.NoExchange = true
 	}
 	return p.resume(ctx)
 }

@@ -65,7 +65,7 @@ func TestEveryKindOfChange(t *testing.T) {
 
 func TestNothingToContinueOrAbort(t *testing.T) {
 	d := t.TempDir()
-	if err := Continue(context.Background(), d); !failure.Is(err, failure.NotFound) {
+	if err := Continue(context.Background(), d, false); !failure.Is(err, failure.NotFound) {
 		t.Errorf("continue: %v", err)
 	}
 	if _, err := Abort(context.Background(), d); !failure.Is(err, failure.NotFound) {
@@ -286,11 +286,11 @@ func TestHalfAppliedThenAborted(t *testing.T) {
 
 func TestHalfAppliedThenContinued(t *testing.T) {
 	w := halfAppliedWorld(t)
-	if err := Continue(context.Background(), w.req.Dir); !failure.Is(err, failure.HalfApplied) {
+	if err := Continue(context.Background(), w.req.Dir, false); !failure.Is(err, failure.HalfApplied) {
 		t.Errorf("the conflict is still there: %v", err)
 	}
 	w.write("c", "1")
-	if err := Continue(context.Background(), w.req.Dir); err != nil {
+	if err := Continue(context.Background(), w.req.Dir, false); err != nil {
 		t.Fatal(err)
 	}
 	w.holds(tree{"a": file("mine"), "b": file("2"), "c": file("2")})
@@ -311,7 +311,7 @@ func TestStagingRemovedBySomebody(t *testing.T) {
 					t.Fatal(err)
 				}
 				if end == "continue" {
-					if err := Continue(context.Background(), w.req.Dir); err != nil {
+					if err := Continue(context.Background(), w.req.Dir, false); err != nil {
 						t.Fatal(err, failure.As(err))
 					}
 					w.holds(allFrozen)
@@ -369,7 +369,7 @@ func TestContinueOfAnAbort(t *testing.T) {
 		defer func() { _ = recover() }()
 		_, _ = p.abort(context.Background())
 	}()
-	if err := Continue(context.Background(), w.req.Dir); !failure.Is(err, failure.NotApproved) {
+	if err := Continue(context.Background(), w.req.Dir, false); !failure.Is(err, failure.NotApproved) {
 		t.Errorf("got %v", err)
 	}
 	w.holds(allBase)
@@ -395,7 +395,7 @@ func TestKilledWhilePuttingBack(t *testing.T) {
 	if s := must(Pending(w.req.Dir)).State(); s != Aborting {
 		t.Fatalf("the state is %s", s)
 	}
-	w.fails(Continue(context.Background(), w.req.Dir), failure.WriteBackConflict, map[string]string{"dir/sub/gone": "while the write-back"})
+	w.fails(Continue(context.Background(), w.req.Dir, false), failure.WriteBackConflict, map[string]string{"dir/sub/gone": "while the write-back"})
 	w.holds(allBase.with(tree{"dir/sub/gone": file("mine")}))
 }
 
@@ -408,7 +408,7 @@ func TestContinueWithAnotherRoot(t *testing.T) {
 	if err := os.Mkdir(w.source, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := Continue(context.Background(), w.req.Dir); !failure.Is(err, failure.WriteBackConflict) {
+	if err := Continue(context.Background(), w.req.Dir, false); !failure.Is(err, failure.WriteBackConflict) {
 		t.Errorf("got %v", err)
 	}
 	w.holds(tree{})

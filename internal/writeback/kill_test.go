@@ -43,7 +43,7 @@ func TestChild(t *testing.T) {
 	case "apply":
 		err = w.run()
 	case "continue":
-		err = Continue(ctx, w.req.Dir)
+		err = Continue(ctx, w.req.Dir, w.req.NoExchange)
 	case "abort":
 		_, err = Abort(ctx, w.req.Dir)
 	}
@@ -127,7 +127,7 @@ func finish(t *testing.T, w *world, end string) tree {
 	pend := must(Pending(w.req.Dir))
 	if end == "continue" {
 		if pend != nil {
-			if err := Continue(ctx, w.req.Dir); err != nil {
+			if err := Continue(ctx, w.req.Dir, false); err != nil {
 				t.Fatal(err, failure.As(err))
 			}
 		}

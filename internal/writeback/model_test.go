@@ -157,7 +157,7 @@ func TestModel(t *testing.T) {
 			mustHold(rt, w, source)
 			return
 		} else if killed {
-			if err := Continue(ctx, w.req.Dir); err != nil {
+			if err := Continue(ctx, w.req.Dir, false); err != nil {
 				rt.Fatal(err, failure.As(err).Conditions)
 			}
 		}

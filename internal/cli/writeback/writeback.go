@@ -16,9 +16,10 @@ type Options struct {
 	Deps *cli.Deps
 	Open worker.Open
 
-	Run    string
-	Abort  bool
-	DryRun bool
+	Run        string
+	Abort      bool
+	DryRun     bool
+	NoExchange bool
 }
 
 // New makes the group; runF replaces what its commands do in tests.
@@ -49,6 +50,9 @@ func command(d *cli.Deps, open worker.Open, runF func(context.Context, *Options)
 		cmd.Example = "$ laufwerk writeback abort 261129-k3f9x2ab --dry-run\n$ laufwerk writeback abort 261129-k3f9x2ab"
 	}
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list the steps")
+	if !abort {
+		cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
+	}
 	return cmd
 }
 
@@ -71,7 +75,7 @@ func run(ctx context.Context, o *Options) error {
 		}
 		return ui.Document(map[string]any{"run": o.Run, "steps": steps})
 	}
-	rep, err := s.EndWriteBack(ctx, o.Run, o.Abort)
+	rep, err := s.EndWriteBack(ctx, o.Run, o.Abort, o.NoExchange)
 	if err != nil {
 		return cli.Fail(err, rep)
 	}
