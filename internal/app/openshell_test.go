@@ -301,6 +301,44 @@ func TestOpenShellWithAnImageOfItsOwn(t *testing.T) {
 	s.has(0, "in the end")
 }
 
+// What only a sandbox can show of a gateway is shown when an image is prepared, and by doctor: before a run, whose sandboxes would
+// not do. The image is there all the same, and nothing else is left.
+func TestOpenShellGatewaysThatAProbeFindsOut(t *testing.T) {
+	t.Parallel()
+	s, _ := newSandboxed(t)
+	s.login()
+	s.target()
+	made := s.prepare().Targets[0]
+	if made.Probe.Status != "pending" {
+		t.Errorf("without a gateway: %+v", made)
+	}
+	for says, c := range map[string]struct {
+		options gateway.Options
+		exit    int
+	}{
+		"enable_bind_mounts": {gateway.Options{NoBindMounts: true}, 4}, "replaces that of every sandbox": {gateway.Options{GlobalPolicy: true}, 7},
+	} {
+		g := gateway.Containers(t, c.options)
+		s.connect(g)
+		s.register(g)
+		s.must([]int{0}, "provision", "openshell")
+		var doc struct {
+			Error   struct{ Message string }
+			Targets []struct{ Image string }
+		}
+		code, out, errs := s.laufwerk(nil, "prepare", "openshell", "--json")
+		if err := json.Unmarshal([]byte(out), &doc); err != nil || code != c.exit || !strings.Contains(doc.Error.Message, "no sandbox can be made from it") || !strings.Contains(doc.Error.Message, says) ||
+			len(doc.Targets) != 1 || doc.Targets[0].Image != made.Image {
+			t.Errorf("%s: prepare: exit %d\n%s%s", says, code, out, errs)
+		}
+		if code, out, errs := s.laufwerk(nil, "doctor", "--execution", "openshell", "--probe", "--json"); code == 0 || !strings.Contains(out, says) {
+			t.Errorf("%s: doctor: exit %d\n%s%s", says, code, out, errs)
+		}
+		s.has(0, "after "+says)
+		s.nothingIsLeft()
+	}
+}
+
 // Sandboxes run as the worker's user, and OpenShell lets that be nobody with root's rights.
 func TestOpenShellRefusesRoot(t *testing.T) {
 	t.Parallel()

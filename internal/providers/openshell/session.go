@@ -195,6 +195,7 @@ func (l look) create(ctx context.Context, at *sessiondir.Folder) providers.Resul
 		return l.taken(ctx, err)
 	case done == providers.No:
 		if f := failure.As(err); f != nil && f.Hint == "" && strings.Contains(err.Error(), bindMounts) {
+			f.Kind = failure.NotReady // once it is set, the run can go on
 			f.Hint = bindMounts + " = true   # in [openshell.drivers.docker] of the gateway's gateway.toml; then restart the gateway"
 		}
 		return providers.Result{Done: providers.No, Err: err, Evidence: l.p.saw("the gateway refused to create %s: %v", req.GetName(), err)}

@@ -244,7 +244,7 @@ func TestWhatMustNotBeUsed(t *testing.T) {
 		says    string
 	}{
 		"a policy of the gateway": {options: gateway.Options{GlobalPolicy: true}, kind: failure.Unsupported, says: "replaces that of every sandbox"},
-		"no bind mounts":          {options: gateway.Options{NoBindMounts: true}, kind: failure.Failed, says: "enable_bind_mounts"},
+		"no bind mounts":          {options: gateway.Options{NoBindMounts: true}, kind: failure.NotReady, says: "enable_bind_mounts"},
 		"no image":                {options: gateway.Options{Images: []string{}}, kind: failure.NotReady, says: "ImagePullFailed"},
 		"no workspace":            {spec: func(s *spec) { s.Workspace += "-gone" }, kind: failure.NotReady, says: "ContainerCreateFailed"},
 	} {
