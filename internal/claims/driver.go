@@ -169,8 +169,11 @@ func says(what fmt.Stringer, err error) string {
 	return what.String() + ": " + err.Error()
 }
 
-// name is how a claim is called in messages.
+// name is how a claim is called in messages. A workspace has no other name than its claim, and is on this machine.
 func (c Claim) name() string {
+	if c.Kind == KindWorkspace && c.Intent.Name == c.ID {
+		return string(c.Kind) + " " + c.ID
+	}
 	at := ""
 	if c.Intent.Endpoint != "" {
 		at = " at " + c.Intent.Endpoint
