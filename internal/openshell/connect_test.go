@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
@@ -68,6 +70,33 @@ func TestOneDriver(t *testing.T) {
 		if f := failure.As(err); f == nil || f.Kind != failure.Unsupported || !strings.Contains(f.Message, "one driver, docker") {
 			t.Errorf("%v: %v", drivers, err)
 		}
+	}
+}
+
+// A gateway that greets and does not say its drivers, whyever, is not spoken to: which engine it works with is not known.
+func TestDriversThatAreNotSaid(t *testing.T) {
+	var s *served
+	for name, c := range map[string]struct {
+		info func(ctx context.Context) error
+		kind failure.Kind
+		says string
+	}{
+		"denied":      {func(context.Context) error { return status.Error(codes.PermissionDenied, "platform_admin is required") }, failure.NotReady, "platform_admin is required"},
+		"unknown":     {func(context.Context) error { return status.Error(codes.Unimplemented, "unknown method") }, failure.Unsupported, "unknown method"},
+		"an error":    {func(context.Context) error { return status.Error(codes.Internal, "database is away") }, failure.NotReady, "database is away"},
+		"unavailable": {func(context.Context) error { return status.Error(codes.Unavailable, "not now") }, failure.NotReady, "not now"},
+		"cut":         {func(context.Context) error { s.cut(); return nil }, failure.NotReady, "broke off"},
+		"hanging":     {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, failure.NotReady, "did not answer within 300ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s = serve(t, &fake{info: c.info})
+			l := standardLimits()
+			l.info = 300 * time.Millisecond
+			g, err := connect(t.Context(), find(t, registered(t, s.authority, "lab", "https://"+s.address), "lab"), l)
+			if g != nil || !failure.Is(err, c.kind) || !strings.Contains(err.Error(), "for its drivers") || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }
 

@@ -139,6 +139,7 @@ type fake struct {
 	wire.UnimplementedOpenShellServer
 	version string
 	drivers []string
+	info    func(ctx context.Context) error // what comes in the place of the drivers; nil: nothing does
 	do      func(ctx context.Context, request any) (any, error)
 	exec    func(r *wire.ExecSandboxRequest, send func(*wire.ExecSandboxEvent) error) error
 
@@ -150,7 +151,12 @@ func (f *fake) Health(context.Context, *wire.HealthRequest) (*wire.HealthRespons
 	return &wire.HealthResponse{Status: wire.ServiceStatus_SERVICE_STATUS_HEALTHY, Version: f.version}, nil
 }
 
-func (f *fake) GetGatewayInfo(context.Context, *wire.GetGatewayInfoRequest) (*wire.GetGatewayInfoResponse, error) {
+func (f *fake) GetGatewayInfo(ctx context.Context, _ *wire.GetGatewayInfoRequest) (*wire.GetGatewayInfoResponse, error) {
+	if f.info != nil {
+		if err := f.info(ctx); err != nil {
+			return nil, err
+		}
+	}
 	out := &wire.GetGatewayInfoResponse{GatewayVersion: f.version}
 	for _, d := range f.drivers {
 		out.ComputeDrivers = append(out.ComputeDrivers, &wire.ComputeDriverInfo{Name: d, Capabilities: &wire.ComputeDriverCapabilities{DriverName: d, DriverVersion: "20.10.24"}})

@@ -194,6 +194,14 @@ func TestSandboxRunsCommands(t *testing.T) {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
+	// What no request of a gateway could hold goes in all the same: values of several lines, and words as they are.
+	odd := specOf(in, sb, "odd", "bash", "-c", `printf '%s|' "$LINES_OF_IT" "$@"`, "x", "a b", "", "$x", "*", `'"`, "l1\nl2")
+	odd.Env = append(odd.Env, "LINES_OF_IT=1\n2")
+	strange, err := supervise.Start(bounded(t), sb.Launcher(), ops(t, in, "odd"), odd)
+	must(t, err)
+	if said, code := b.ended(strange); said != "1\n2|a b||$x|*|'\"|l1\nl2|" || code != 0 {
+		t.Errorf("%q %d", said, code)
+	}
 	// What does not fit into one request comes all the same, in the order that it was given in: to a supervisor that stands by,
 	// and where an agent has ended that one.
 	input := make([]byte, 3<<20)
