@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/cli/worker"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/runs"
@@ -87,7 +88,12 @@ func list(ctx context.Context, o *ListOptions) error {
 	}
 	ui := o.Deps.UI
 	ui.Table([]string{"RUN", "WORKFLOW", "STATE", "STARTED", ""}, rows)
-	if len(rows) == 0 {
+	switch {
+	case len(rows) > 0:
+	case len(all) > 0: // which may be of this project, from when it was elsewhere
+		ui.Talkf("no runs of the project %s\n", render.Name(root))
+		ui.Next("laufwerk runs list --all")
+	default:
 		ui.Talkf("no runs\n")
 	}
 	return ui.Document(map[string]any{"runs": out})
