@@ -34,6 +34,8 @@ const (
 	killGrace   = 10 * time.Second      // for the tree of a command that was ended, before its end is recorded all the same
 	recordTries = 60                    // of writing a record on a disk that refuses, a second apart
 	cgroupGrace = 5 * time.Second
+	roomTries   = 20                    // of starting a command where there is no room for a process more
+	roomPause   = 50 * time.Millisecond // between them
 )
 
 // ack is the one line that a supervisor says on stdout, once it is clear whether it will run the command.
@@ -85,7 +87,9 @@ func supervise(env *system.Env, dir string, signals <-chan syscall.Signal, conta
 		return err
 	}
 	ended := process.Ended()
-	s.spawn()
+	if err := s.spawn(); err != nil {
+		return err
+	}
 	s.own(ended)
 	return s.leave()
 }
@@ -192,8 +196,10 @@ func (s *supervisor) recordStarted() error {
 	return s.r.write(startedName, s.started)
 }
 
-// spawn starts the command, in a control group where one can be had. That it could not be started is its result.
-func (s *supervisor) spawn() {
+// spawn starts the command, in a control group where one can be had. That it could not be started is its result, but not that a
+// sandbox has no room for a process more: others have taken that up, and only its end gives it back. Without a record of an end
+// this supervisor is one that was killed.
+func (s *supervisor) spawn() error {
 	s.result.StartedAt = s.now().UTC()
 	var files []*process.File // to be closed once the command has them
 	defer func() {
@@ -206,7 +212,7 @@ func (s *supervisor) spawn() {
 		st, w, err := process.NewStream(s.out[i].write)
 		if err != nil {
 			s.failed(126, err)
-			return
+			return nil
 		}
 		s.streams[i], *to = st, w
 		files = append(files, w)
@@ -215,12 +221,12 @@ func (s *supervisor) spawn() {
 	feed, err := stdin(&c, s.spec.Stdin)
 	if err != nil {
 		s.failed(126, err)
-		return
+		return nil
 	}
 	files = append(files, c.Stdin)
 	if c.Path, err = process.Find(c.Argv[0], variable(c.Env, "PATH"), c.Dir); err != nil {
 		s.failed(notFound(err), err)
-		return
+		return nil
 	}
 	if s.started.Cgroup != "" {
 		crash.Point("supervise/before-cgroup")
@@ -229,7 +235,7 @@ func (s *supervisor) spawn() {
 			c.Cgroup = s.cgroup
 		} else if err := s.withoutCgroup(err); err != nil {
 			s.failed(126, err)
-			return
+			return nil
 		}
 	}
 	crash.Point("supervise/before-spawn")
@@ -241,14 +247,22 @@ func (s *supervisor) spawn() {
 			pid, err = process.Spawn(c, true)
 		}
 	}
+	for tries := 1; s.contained && process.NoRoom(err); tries++ {
+		if tries == roomTries {
+			return err
+		}
+		time.Sleep(roomPause)
+		pid, err = process.Spawn(c, true)
+	}
 	if err != nil {
 		feed(false)
 		s.failed(notFound(err), err)
-		return
+		return nil
 	}
 	s.pid = pid
 	feed(true)
 	crash.Point("supervise/after-spawn")
+	return nil
 }
 
 // withoutCgroup records, before anything runs, that there is no control group after all.

@@ -352,24 +352,28 @@ chmod 000 /laufwerk/home /laufwerk/ops /tmp; touch /workspace/done`
 	}
 }
 
-// TestACommandThatTakesAllProcesses is ended, where there is no room for the next one.
+// TestACommandThatTakesAllProcesses is ended, where there is no room for the next one, also with a supervisor that stands by.
 func TestACommandThatTakesAllProcesses(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
-	in, sb := w.open(w.target(`{"image":"`+busybox+`","resources":{"pids":30}}`), false)
-	bomb := "while :; do setsid sleep 1000 & done 2>/dev/null"
-	p := w.start(in, sb, "1", "sh", "-c", "echo x >begun; "+bomb)
-	w.appears("begun")
-	if f := p.Fence(w.ctx()); !f.Sure {
-		t.Errorf("%+v", f)
-	}
-	w.start(in, sb, "2", "sh", "-c", "echo x >again; "+bomb)
-	w.appears("again")
-	if said, code := w.next(in, sb, "echo", "well"); said != "well\n" || code != 0 {
-		t.Errorf("%q %d", said, code)
+	for _, pids := range []string{"30", "96"} {
+		t.Run(pids, func(t *testing.T) {
+			w := newWorld(t, engine.Endpoint(t))
+			in, sb := w.open(w.target(`{"image":"`+busybox+`","resources":{"pids":`+pids+`}}`), false)
+			bomb := "while :; do setsid sleep 1000 & done 2>/dev/null"
+			p := w.start(in, sb, "1", "sh", "-c", "echo x >begun; "+bomb)
+			w.appears("begun")
+			if f := p.Fence(w.ctx()); !f.Sure {
+				t.Errorf("%+v", f)
+			}
+			w.start(in, sb, "2", "sh", "-c", "echo x >again; "+bomb)
+			w.appears("again")
+			if said, code := w.next(in, sb, "echo", "well"); said != "well\n" || code != 0 {
+				t.Errorf("%q %d", said, code)
+			}
+		})
 	}
 }
 
-// next runs a command as a session does: where its supervisor does not come up, in another attempt.
+// next runs a command as a session does: where its supervisor does not come up, or is gone, in another attempt.
 func (w *world) next(in providers.Intent, sb providers.Sandbox, argv ...string) (string, int) {
 	w.t.Helper()
 	s, _, _ := read(in)
@@ -379,12 +383,22 @@ func (w *world) next(in providers.Intent, sb providers.Sandbox, argv ...string) 
 			Argv: argv, Dir: "/", Env: sb.BaseEnv(), Mark: supervise.Mark(s.Mark, name), MaxOutput: 1 << 20,
 		})
 		if err != nil {
-			if status, aerr := supervise.Abandon(dir); status != supervise.NotStarted || aerr != nil {
-				w.t.Fatalf("%v, and then %s %v", err, status, aerr)
+			status, aerr := supervise.Abandon(dir)
+			if aerr != nil {
+				w.t.Fatalf("%v, and then %v", err, aerr)
+			}
+			if status == supervise.NotStarted {
+				continue
+			}
+			p = supervise.Attach(sb.Launcher(), dir, 1<<20)
+		}
+		exit, err := p.Wait(w.ctx())
+		if errors.Is(err, supervise.ErrLost) {
+			if f := p.Fence(w.ctx()); !f.Sure {
+				w.t.Fatalf("%+v", f)
 			}
 			continue
 		}
-		exit, err := p.Wait(w.ctx())
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -37,6 +37,7 @@ func Children() []int                                        { return nil }
 func Descendants(int) []Identity                             { return nil }
 func KillChildren() int                                      { return 0 }
 func KillDescendants()                                       {}
+func NoRoom(error) bool                                      { return false }
 func SpareThreads()                                          {}
 func SignalGroup(int, syscall.Signal) error                  { return ErrUnsupported }
 func SignalApart(Identity, syscall.Signal) error             { return ErrUnsupported }

@@ -56,6 +56,9 @@ func Spawn(c Command, withOwner bool) (int, error) {
 	return pid, err
 }
 
+// NoRoom says of an error of Spawn that there may be no process more, of this user or in the control group.
+func NoRoom(err error) bool { return errors.Is(err, unix.EAGAIN) }
+
 // expendable makes this process the first to be killed where memory runs out, which what it starts inherits, until the result
 // is called. Where that cannot be done the kernel goes by size, as ever. See proc_pid_oom_score_adj(5): the value is in
 // thousandths of all memory, which outweighs what any process has (half of it does not: where there is little, pages of our own
