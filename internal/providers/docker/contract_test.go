@@ -1,0 +1,25 @@
+package docker
+
+import (
+	"testing"
+
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/testkit/contract"
+	"github.com/laufwerk/laufwerk/internal/testkit/engine"
+)
+
+func TestTheContractOfProviders(t *testing.T) {
+	w := newWorld(t, engine.Endpoint(t))
+	const options = `{"image":"` + busybox + `"}`
+	contract.Hold(t, contract.Case{
+		Provider: w.Provider, Options: options, Runs: true, Host: "HOST_ONLY", Shell: "sh",
+		Intent: func() providers.Intent { return w.intent(w.target(options), false) },
+		Dir: func(in providers.Intent) string {
+			s, _, err := read(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Dir
+		},
+	})
+}
