@@ -3,6 +3,7 @@ package app_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
+	"github.com/laufwerk/laufwerk/internal/scaffold"
 )
 
 var made = regexp.MustCompile(`(?s)(<!-- made: (\w+) -->\n).*?(<!-- end -->)`)
@@ -160,4 +162,36 @@ func recoveryCases(t *testing.T) string {
 		out += "\n"
 	}
 	return out
+}
+
+// Who is in trouble types what stands there: each command is one, with the arguments that it needs.
+func TestRecoveryNamesWholeCommands(t *testing.T) {
+	var doc struct{ Cases []struct{ Commands []string } }
+	topic(t, "recovery", &doc)
+	n := 0
+	for _, c := range doc.Cases {
+		for _, line := range c.Commands {
+			words, err := scaffold.Words(line)
+			if err != nil || len(words) < 2 || words[0] != "laufwerk" {
+				continue // codex login
+			}
+			n++
+			cmd, rest, err := tree(t).Find(words[1:])
+			if err == nil && cmd.HasSubCommands() {
+				err = errors.New("it is a group of commands")
+			}
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err == nil {
+				err = cmd.ValidateArgs(cmd.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+	if n < 30 {
+		t.Errorf("only %d commands were looked at", n)
+	}
 }

@@ -93,7 +93,7 @@ func remedies() []remedy {
 		{
 			"The disk is full",
 			"Writes are whole or not at all: free space, then resume. Terminal runs and workspaces without unwritten changes can go.",
-			[]string{"laufwerk cleanup --all --dry-run", "laufwerk runs prune", "laufwerk resume RUN"},
+			[]string{"laufwerk cleanup --all --dry-run", "laufwerk runs prune RUN", "laufwerk resume RUN"},
 		},
 		{
 			"The outcome is unknown (exit 9)",
