@@ -1,6 +1,7 @@
 package project
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,11 +45,28 @@ func fileOf(workflow string) string { return path.Join(workflows, workflow, "wor
 
 // Workflow bundles and describes the workflow of a name.
 func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error) {
-	return Describe(ctx, p.runner, p.Root, wanted)
+	target := anyTarget
+	if len(p.Targets) > 0 {
+		target = p.Targets[0].Kind
+		if p.Targets[0].ID != target {
+			target += " --target " + p.Targets[0].ID
+		}
+		if !bytes.Contains(p.Targets[0].Options, []byte(`"codex-subscription"`)) { // Codex would not do there
+			target += " --agent-command COMMAND"
+		}
+	}
+	return describe(ctx, p.runner, p.Root, wanted, target)
 }
+
+// anyTarget is a target as init takes it, where no other is known.
+const anyTarget = "local"
 
 // Describe is Workflow for a project whose config has not been loaded.
 func Describe(ctx context.Context, runner *script.Runner, root, wanted string) (*Workflow, error) {
+	return describe(ctx, runner, root, wanted, anyTarget)
+}
+
+func describe(ctx context.Context, runner *script.Runner, root, wanted, target string) (*Workflow, error) {
 	names, err := Workflows(root)
 	if err != nil {
 		return nil, err
@@ -58,7 +76,7 @@ func Describe(ctx context.Context, runner *script.Runner, root, wanted string) (
 		found = found || n == wanted
 	}
 	if !found {
-		return nil, unknown(wanted, names)
+		return nil, unknown(wanted, names, target)
 	}
 	file := fileOf(wanted)
 	if err := check(root, workflows, path.Dir(file), file); err != nil {
@@ -104,11 +122,12 @@ func Drift(ctx context.Context, runner *script.Runner, root, workflow, code stri
 	return ""
 }
 
-func unknown(wanted string, names []string) error {
+func unknown(wanted string, names []string, target string) error {
 	e := failure.New(failure.NotFound, "there is no workflow %q", wanted)
 	switch near := suggest.Closest(wanted, names); {
 	case len(names) == 0:
-		return e.WithHint("a workflow is a file %s; laufwerk init --example issue-to-fix writes one", fileOf("NAME"))
+		e.Message += ": a workflow is a file " + fileOf("NAME") + ", and the project has none"
+		return e.WithHint("laufwerk init --execution %s --example issue-to-fix", target)
 	case near != "":
 		e.Message += fmt.Sprintf("; did you mean %q?", near)
 	default:

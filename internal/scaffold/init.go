@@ -127,7 +127,12 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 		change.config = config
 	} else if len(overlay) > 0 {
 		if _, err := load(ctx, root, overlay); err != nil {
-			return made, failure.Wrap(err, failure.ProjectInvalid, "the new files do not load; nothing was written")
+			err = failure.Wrap(err, failure.ProjectInvalid, "the new files do not load; nothing was written")
+			if f := failure.As(err); f.Hint == "" && o.Example && o.AgentCommand == nil { // the target may have no login for Codex
+				f.Hint = "${EDITOR:-vi} " + failure.Quote(filepath.Join(root, Directory, module+".ts")) +
+					"\nlaufwerk init --execution " + o.Execution + " --target " + failure.Quote(o.target()) + " --example " + Example + " --agent-command COMMAND"
+			}
+			return made, err
 		}
 	}
 	if made.Files, err = change.make(ctx); err != nil {
