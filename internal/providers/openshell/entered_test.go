@@ -20,7 +20,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/harness"
-	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
@@ -154,7 +153,8 @@ func (b *boxes) refused(in providers.Intent) {
 
 func (b *boxes) containers(in providers.Intent) int {
 	b.t.Helper()
-	return len(engine.Containers(b.t, b.w.engine.Endpoint().Host, client.LabelClaim+"="+in.Claim))
+	_, n := b.w.there(in)
+	return n
 }
 
 // endStandby ends the supervisor that stands by, once one does. Its own may have stood by, too; where it did not, none does.

@@ -99,19 +99,18 @@ func TestSandboxIsFoundAndEndedOnAnEngine(t *testing.T) {
 		}
 		if in.Resource = r.Resource; r.Done == providers.Yes {
 			residue := false
-			for range 3 {
+			eventually(t, name+": it is gone", func() bool { // while a gateway starts again, a look and a deletion fail
 				_ = k.Delete(bounded(t), in)
 				o := k.Observe(bounded(t), in)
-				if o.Presence == providers.Absent {
-					break
-				}
-				if residue = o.Presence == providers.Residue; residue {
+				if o.Presence == providers.Residue {
+					residue = true
 					if rows, containers := b.w.there(in); rows != 1 || containers != 0 {
 						t.Errorf("%s: residue is %d rows and %d containers", name, rows, containers)
 					}
 					g.Reconcile()
 				}
-			}
+				return o.Presence == providers.Absent
+			})
 			if residue != (name == "killed with the row" || name == "killed with the container") {
 				t.Errorf("%s: residue: %v", name, residue)
 			}

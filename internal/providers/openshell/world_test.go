@@ -174,7 +174,11 @@ func (w *world) there(in providers.Intent) (rows, containers int) {
 	if _, ok := w.g.Rows()[client.Name(in.Claim)]; ok {
 		rows++
 	}
-	list, err := w.engine.List(context.Background(), map[string]string{client.LabelClaim: in.Claim})
+	by := map[string]string{client.LabelClaim: in.Claim}
+	if in.Owner != "" { // a claim of the same name may be another world's, on the same engine
+		by[client.LabelOwner] = in.Owner
+	}
+	list, err := w.engine.List(context.Background(), by)
 	if err != nil {
 		w.t.Errorf("list the containers: %v", err)
 	}
