@@ -47,7 +47,7 @@ func TestVersionGate(t *testing.T) {
 			warning, err := gate(version, Registration{Alias: "lab"})
 			got := ""
 			switch f := failure.As(err); {
-			case f != nil && f.Kind == failure.Unsupported && strings.Contains(f.Message, version) && f.Hint != "":
+			case f != nil && f.Kind == failure.NotReady && strings.Contains(f.Message, version) && f.Hint != "":
 				got = "refused"
 			case err == nil && warning != "":
 				got = "warns"
@@ -58,7 +58,7 @@ func TestVersionGate(t *testing.T) {
 		})
 	}
 	s := serve(t, &fake{version: "0.1.2"})
-	if _, err := Connect(t.Context(), find(t, registered(t, s.authority, "lab", "https://"+s.address), "lab")); !failure.Is(err, failure.Unsupported) || s.called("GetGatewayInfo") != 0 {
+	if _, err := Connect(t.Context(), find(t, registered(t, s.authority, "lab", "https://"+s.address), "lab")); !failure.Is(err, failure.NotReady) || s.called("GetGatewayInfo") != 0 {
 		t.Errorf("a gateway of 0.1: %v, calls %v", err, s.calls)
 	}
 }
@@ -67,7 +67,7 @@ func TestOneDriver(t *testing.T) {
 	for _, drivers := range [][]string{{}, {"podman"}, {"docker", "kubernetes"}, {"Docker"}} {
 		s := serve(t, &fake{drivers: drivers})
 		_, err := Connect(t.Context(), find(t, registered(t, s.authority, "lab", "https://"+s.address), "lab"))
-		if f := failure.As(err); f == nil || f.Kind != failure.Unsupported || !strings.Contains(f.Message, "one driver, docker") {
+		if f := failure.As(err); f == nil || f.Kind != failure.NotReady || !strings.Contains(f.Message, "one driver, docker") {
 			t.Errorf("%v: %v", drivers, err)
 		}
 	}

@@ -47,8 +47,8 @@ type Facts struct {
 // Qualified is the version whose protocol this is. Gateways of other 0.0 versions have the same as far as it is known.
 const Qualified = "0.0.116"
 
-// Connect asks a gateway who it is, in two calls. A failure is of kind NotReady, or Unsupported where the gateway is there but
-// cannot be used.
+// Connect asks a gateway who it is, in two calls. A failure is of kind NotReady, also where the gateway is there and cannot be
+// used.
 func Connect(ctx context.Context, r Registration) (*Gateway, error) {
 	return connect(ctx, r, standardLimits())
 }
@@ -81,7 +81,7 @@ func (g *Gateway) meet(ctx context.Context) error {
 		if len(names) > 0 {
 			has = strings.Join(names, ", ")
 		}
-		return failure.New(failure.Unsupported, "%s has to have one driver, docker, and has: %s", g, has).
+		return failure.New(failure.NotReady, "%s has to have one driver, docker, and has: %s", g, has).
 			WithHint("start the gateway with --drivers docker")
 	}
 	g.facts.Driver, g.facts.DriverVersion = names[0], info.GetComputeDrivers()[0].GetCapabilities().GetDriverVersion()
@@ -108,13 +108,13 @@ func gate(version string, r Registration) (warning string, err error) {
 	parts := strings.Split(core, ".")
 	for _, p := range parts {
 		if _, err := strconv.ParseUint(p, 10, 32); err != nil || len(parts) != 3 {
-			return "", failure.New(failure.Unsupported, "the OpenShell gateway %q does not say which version it is (%q): laufwerk speaks to %s", r.Alias, version, Qualified).
+			return "", failure.New(failure.NotReady, "the OpenShell gateway %q does not say which version it is (%q): laufwerk speaks to %s", r.Alias, version, Qualified).
 				WithHint("openshell status --gateway %s", failure.Quote(r.Alias))
 		}
 	}
 	switch {
 	case parts[0] != "0" || parts[1] != "0":
-		return "", failure.New(failure.Unsupported, "the OpenShell gateway %q is version %s: its calls have the names of 0.0's and other contents; laufwerk speaks to %s", r.Alias, version, Qualified).
+		return "", failure.New(failure.NotReady, "the OpenShell gateway %q is version %s: its calls have the names of 0.0's and other contents; laufwerk speaks to %s", r.Alias, version, Qualified).
 			WithHint("install OpenShell %s beside it, and register that gateway under another alias", Qualified)
 	case version == Qualified:
 		return "", nil

@@ -41,8 +41,8 @@ func (r Registration) Identity() string {
 	return fmt.Sprintf("openshell gateway %s at %s, CA sha256:%s", r.Alias, r.Endpoint, r.CA)
 }
 
-// Find reads the registration of an alias. It looks at files only. What laufwerk does not speak to is a failure of kind
-// Unsupported; what is missing, broken or readable by others one of kind NotReady; an alias that is none one of SettingsInvalid.
+// Find reads the registration of an alias. It looks at files only. What laufwerk does not speak to, and what is missing, broken or
+// readable by others, is a failure of kind NotReady; an alias that is none one of SettingsInvalid.
 func (r Registrations) Find(alias string) (Registration, error) {
 	if err := wellFormed(alias); err != nil {
 		return Registration{}, err
@@ -148,7 +148,7 @@ func (r Registrations) system(alias string) string {
 }
 
 func systemOnly(alias, path string) error {
-	return failure.New(failure.Unsupported, "the OpenShell gateway %q is registered for the whole system only (%s): laufwerk speaks to gateways that the user has registered, with the user's own certificates", alias, path).
+	return failure.New(failure.NotReady, "the OpenShell gateway %q is registered for the whole system only (%s): laufwerk speaks to gateways that the user has registered, with the user's own certificates", alias, path).
 		WithHint("%s", register(alias)).WithPaths(path)
 }
 
@@ -181,7 +181,7 @@ func register(alias string) string {
 // endpoint is the address to speak to, in one spelling, and its host. All but client certificates to this machine is refused.
 func (m metadata) endpoint(alias, path string) (endpoint, host string, err error) {
 	refuse := func(format string, args ...any) (string, string, error) {
-		return "", "", failure.New(failure.Unsupported, "the OpenShell gateway %q %s", alias, fmt.Sprintf(format, args...)).
+		return "", "", failure.New(failure.NotReady, "the OpenShell gateway %q %s", alias, fmt.Sprintf(format, args...)).
 			WithHint("%s   # or name another gateway in the target", register(alias)).WithPaths(path)
 	}
 	const why = "laufwerk speaks to a gateway on this machine, over https with client certificates"

@@ -108,19 +108,19 @@ func TestRefusedRegistrations(t *testing.T) {
 		kind   failure.Kind
 		says   string
 	}{
-		"remote":            {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","is_remote":true}`), failure.Unsupported, "as a remote one"},
-		"remote host":       {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","remote_host":"me@elsewhere"}`), failure.Unsupported, "as a remote one"},
-		"plain text":        {metadata(`{"gateway_endpoint":"http://127.0.0.1:1"}`), failure.Unsupported, "in plain text"},
-		"plaintext mode":    {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","auth_mode":"plaintext"}`), failure.Unsupported, "in plain text"},
-		"edge":              {metadata(`{"gateway_endpoint":"https://gw.example.com","auth_mode":"cloudflare_jwt"}`), failure.Unsupported, "token for an edge proxy"},
-		"edge of old":       {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","cf_team_domain":"team"}`), failure.Unsupported, "token for an edge proxy"},
-		"oidc":              {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","auth_mode":"oidc"}`), failure.Unsupported, "OpenID"},
-		"oidc without mode": {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","oidc_issuer":"https://id.example.com"}`), failure.Unsupported, "OpenID"},
-		"unknown mode":      {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","auth_mode":"magic"}`), failure.Unsupported, `"magic"`},
-		"another machine":   {metadata(`{"gateway_endpoint":"https://192.0.2.1:17670","auth_mode":"mtls"}`), failure.Unsupported, "not this machine's loopback"},
-		"a name":            {metadata(`{"gateway_endpoint":"https://gw.example.com"}`), failure.Unsupported, "not this machine's loopback"},
-		"a name like it":    {metadata(`{"gateway_endpoint":"https://localhost.example.com"}`), failure.Unsupported, "not this machine's loopback"},
-		"all addresses":     {metadata(`{"gateway_endpoint":"https://0.0.0.0:17670"}`), failure.Unsupported, "not this machine's loopback"},
+		"remote":            {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","is_remote":true}`), failure.NotReady, "as a remote one"},
+		"remote host":       {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","remote_host":"me@elsewhere"}`), failure.NotReady, "as a remote one"},
+		"plain text":        {metadata(`{"gateway_endpoint":"http://127.0.0.1:1"}`), failure.NotReady, "in plain text"},
+		"plaintext mode":    {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","auth_mode":"plaintext"}`), failure.NotReady, "in plain text"},
+		"edge":              {metadata(`{"gateway_endpoint":"https://gw.example.com","auth_mode":"cloudflare_jwt"}`), failure.NotReady, "token for an edge proxy"},
+		"edge of old":       {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","cf_team_domain":"team"}`), failure.NotReady, "token for an edge proxy"},
+		"oidc":              {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","auth_mode":"oidc"}`), failure.NotReady, "OpenID"},
+		"oidc without mode": {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","oidc_issuer":"https://id.example.com"}`), failure.NotReady, "OpenID"},
+		"unknown mode":      {metadata(`{"gateway_endpoint":"https://127.0.0.1:1","auth_mode":"magic"}`), failure.NotReady, `"magic"`},
+		"another machine":   {metadata(`{"gateway_endpoint":"https://192.0.2.1:17670","auth_mode":"mtls"}`), failure.NotReady, "not this machine's loopback"},
+		"a name":            {metadata(`{"gateway_endpoint":"https://gw.example.com"}`), failure.NotReady, "not this machine's loopback"},
+		"a name like it":    {metadata(`{"gateway_endpoint":"https://localhost.example.com"}`), failure.NotReady, "not this machine's loopback"},
+		"all addresses":     {metadata(`{"gateway_endpoint":"https://0.0.0.0:17670"}`), failure.NotReady, "not this machine's loopback"},
 		"no endpoint":       {metadata(`{}`), failure.NotReady, "not https://host:port"},
 		"no address":        {metadata(`{"gateway_endpoint":"https://:17670"}`), failure.NotReady, "not https://host:port"},
 		"a path":            {metadata(`{"gateway_endpoint":"https://127.0.0.1:1/x"}`), failure.NotReady, "not https://host:port"},
@@ -201,12 +201,12 @@ func TestUnregistered(t *testing.T) {
 		t.Errorf("an alias that is not there: %#v", f)
 	}
 	_, err = all.Find("shared")
-	if f := failure.As(err); f == nil || f.Kind != failure.Unsupported || !strings.Contains(f.Message, "for the whole system only") {
+	if f := failure.As(err); f == nil || f.Kind != failure.NotReady || !strings.Contains(f.Message, "for the whole system only") {
 		t.Errorf("an alias of the system: %#v", f)
 	}
 	put(t, filepath.Join(config, "openshell/gateways/shared/mtls/ca.crt"), "") // the user's certificates alone
 	_, err = all.Find("shared")
-	if f := failure.As(err); f == nil || f.Kind != failure.Unsupported {
+	if f := failure.As(err); f == nil || f.Kind != failure.NotReady {
 		t.Errorf("an alias of the system with the user's certificates: %#v", f)
 	}
 }
