@@ -339,24 +339,27 @@ const pollEvery = 100 * time.Millisecond
 // settling is how long one event speaks for all that follow it.
 const settling = time.Millisecond
 
-// watcher says when it is worth looking again.
-type watcher struct{ w *fsnotify.Watcher }
+// A command that has not ended after watched is waited for by events of its directory. Until then it is looked at after pauses
+// that grow by an eighth from shortest on, for Linux takes 7 to 16 ms to give up an inotify instance, longer than most commands.
+const (
+	shortest = time.Millisecond / 2
+	watched  = 100 * time.Millisecond
+)
 
-func watch(dir string) *watcher {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return &watcher{}
-	}
-	if err := w.Add(dir); err != nil {
-		_ = w.Close()
-		return &watcher{}
-	}
-	return &watcher{w: w}
+// watcher says when it is worth looking again.
+type watcher struct {
+	dir   string
+	pause time.Duration
+	since time.Duration // the sum of all pauses
+	w     *fsnotify.Watcher
 }
 
+func watch(dir string) *watcher { return &watcher{dir: dir, pause: shortest} }
+
+// close waits for nothing.
 func (w *watcher) close() {
 	if w.w != nil {
-		_ = w.w.Close()
+		go func(w *fsnotify.Watcher) { _ = w.Close() }(w.w)
 	}
 }
 
@@ -364,10 +367,16 @@ func (w *watcher) next(ctx context.Context) error {
 	every := pollEvery
 	var events chan fsnotify.Event
 	var errs chan error
-	if w.w != nil {
-		events, errs = w.w.Events, w.w.Errors
-	} else {
+	switch {
+	case w.since < watched:
+		every = w.pause
+		w.since, w.pause = w.since+every, every+every/8
+	case w.w == nil && w.start():
+		return nil // what has happened since the last look, no event tells
+	case w.w == nil:
 		every = 10 * time.Millisecond
+	default:
+		events, errs = w.w.Events, w.w.Errors
 	}
 	t := time.NewTimer(every)
 	defer t.Stop()
@@ -380,4 +389,18 @@ func (w *watcher) next(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// start begins to wait for events, where there are any.
+func (w *watcher) start() bool {
+	made, err := fsnotify.NewWatcher()
+	if err != nil {
+		return false
+	}
+	if err := made.Add(w.dir); err != nil {
+		_ = made.Close()
+		return false
+	}
+	w.w = made
+	return true
 }
