@@ -149,13 +149,14 @@ func besideBare(b *bench, g *gateway, e *dockerengine.Engine, image string) ([]r
 		return nil, err
 	}
 	whole, same := s[0].and(s[1]).and(s[2]), s[3].and(s[4]).and(s[5])
-	out := compare("openshell open + exec + close, beside the same calls made bare", whole, same, mostOfBare)
-	out.judge(float64(whole.wall()) <= mostOfBare*float64(same.wall()), false, whole.noisy() || same.noisy()) // others do the work: no processor time of ours says it
-	rows := []row{out}
-	for i, name := range []string{"  open, beside CreateSandbox and looks until READY", "  exec, beside ExecSandbox", "  close, beside DeleteSandbox and looks until NOT_FOUND"} {
-		part := compare("", s[i], s[i+3], mostOfBare)
-		over := short(s[i].wall() - s[i+3].wall())
-		rows = append(rows, row{work: name, ours: part.ours, beside: part.beside, ratio: part.ratio + ", " + over + " over", hold: said(asked[i])})
+	beside := func(name string, a, b series) row {
+		r := compare(name, a, b, mostOfBare)
+		r.judge(float64(a.wall()) <= mostOfBare*float64(b.wall()), false, a.noisy() || b.noisy()) // others do the work: no processor time of ours says it
+		return r
+	}
+	rows := []row{beside("openshell open + exec + close, beside the same calls made bare", whole, same)}
+	for i, name := range []string{"open, beside CreateSandbox and looks until READY", "exec, beside ExecSandbox", "close, beside DeleteSandbox and looks until NOT_FOUND"} {
+		rows = append(rows, beside("  "+name, s[i], s[i+3]), row{work: "    its calls", ours: said(asked[i])})
 	}
 	return rows, nil
 }
