@@ -5,7 +5,9 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"runtime"
@@ -73,32 +75,39 @@ func (*Provider) Endpoint(context.Context, providers.Definition) (string, error)
 // Ready names what is missing on this host.
 func (p *Provider) Ready(_ context.Context, def providers.Definition, need providers.Need) []failure.Condition {
 	var out []failure.Condition
-	say := func(id, format string, args ...any) {
-		out = append(out, failure.Condition{ID: "local." + id, Message: fmt.Sprintf(format, args...)})
+	say := func(id, hint, format string, args ...any) {
+		out = append(out, failure.Condition{ID: "local." + id, Message: fmt.Sprintf(format, args...), Hint: hint})
 	}
 	if err := process.Supported(); err != nil {
-		say("platform", "this is %s: %v; use a target in a container", runtime.GOOS, err)
+		say("platform", "", "this is %s: %v; use a target in a container", runtime.GOOS, err)
 		return out
 	}
 	if _, err := process.Find("bash", p.host["PATH"], "/"); err != nil {
-		say("bash", "bash is not in PATH (%s): install it, or put its directory there", p.host["PATH"])
+		say("bash", onPath("bash"), "bash is not in PATH (%s)", p.host["PATH"])
 	}
 	var c config
 	if err := json.Unmarshal(def.Options, &c); len(def.Options) > 0 && err == nil {
 		for _, name := range c.Env.Missing(p.host) {
-			say("env", "the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID)
+			say("env", "export "+name+"=…", "the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID)
 		}
 	}
-	if why := p.lacks(need.Executable, c); why != "" {
-		say("program", "%s", why)
+	if why, hint := p.lacks(need.Executable, c); why != "" {
+		say("program", hint, "%s", why)
 	}
 	return append(out, p.readyFor(need.Program, c)...)
 }
 
-// lacks says why a program cannot be found. A relative path leads into the workspace, where it may appear until it is needed.
-func (p *Provider) lacks(executable string, c config) string {
-	if executable == "" || (strings.Contains(executable, "/") && !filepath.IsAbs(executable)) {
-		return ""
+// onPath is what to type for a program that is not found.
+func onPath(program string) string {
+	return "export PATH=/directory/of/" + failure.Quote(program) + ":\"$PATH\"   # once it is installed"
+}
+
+// lacks says why a program cannot be run, and what to type. A relative path leads into the workspace, where it may appear until it
+// is needed.
+func (p *Provider) lacks(executable string, c config) (why, hint string) {
+	isPath := strings.Contains(executable, "/")
+	if executable == "" || isPath && !filepath.IsAbs(executable) {
+		return "", ""
 	}
 	search := p.host["PATH"]
 	if own, ok := c.Env["PATH"]; ok {
@@ -106,10 +115,18 @@ func (p *Provider) lacks(executable string, c config) string {
 			search = p.host[own.FromHost]
 		}
 	}
-	if _, err := process.Find(executable, search, "/"); err != nil {
-		return fmt.Sprintf("the agent program %s cannot be run: %v", executable, err)
+	switch _, err := process.Find(executable, search, "/"); {
+	case err == nil:
+		return "", ""
+	case errors.Is(err, fs.ErrNotExist) && !isPath:
+		return fmt.Sprintf("the agent program %s is not in PATH (%s)", executable, search), onPath(executable)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("the agent program %s is not there", executable), ""
+	case errors.Is(err, fs.ErrPermission) && isPath:
+		return fmt.Sprintf("the agent program %s may not be run: %v", executable, err), "chmod a+x " + failure.Quote(executable)
+	default:
+		return fmt.Sprintf("the agent program %s may not be run: %v", executable, err), onPath(executable)
 	}
-	return ""
 }
 
 // spec is what an intent says of a session. It holds no values of variables: these come with the definition.

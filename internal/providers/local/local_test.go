@@ -171,6 +171,34 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// What is missing is said with what to type.
+func TestAnAgentProgramThatCannotBeRun(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := dir + ":" + os.Getenv("PATH")
+	for program, want := range map[string]struct{ says, hint string }{
+		"bash": {}, "./in/the/workspace": {},
+		"nosuchprogram": {"nosuchprogram is not in PATH (" + path + ")", `export PATH=/directory/of/nosuchprogram:"$PATH"`},
+		dir + "/nosuch": {dir + "/nosuch is not there", ""},
+		"plain":         {"plain may not be run", `export PATH=/directory/of/plain:"$PATH"`},
+		plain:           {plain + " may not be run", "chmod a+x " + plain},
+	} {
+		got := provider(map[string]string{"PATH": path}).Ready(bounded(t), providers.Definition{}, providers.Need{Executable: program})
+		if want.says == "" {
+			if len(got) > 0 {
+				t.Errorf("%s: %+v", program, got)
+			}
+			continue
+		}
+		if len(got) != 1 || !strings.Contains(got[0].Message, want.says) || !strings.HasPrefix(got[0].Hint, want.hint) || (want.hint == "") != (got[0].Hint == "") {
+			t.Errorf("%s: %+v", program, got)
+		}
+	}
+}
+
 func TestToolsGetAnAllowListOfTheEnvironment(t *testing.T) {
 	host := map[string]string{
 		"HOME": "/home/x", "PATH": "/bin", "LC_ALL": "C", "TZ": "UTC", "GOPROXY": "https://proxy.example", "FROM": "here",
