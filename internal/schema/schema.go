@@ -29,7 +29,7 @@ func Parse(raw json.RawMessage) (*Schema, error) {
 		return nil, fmt.Errorf("references outside the schema are not resolved (%s)", uri)
 	}})
 	if err == nil {
-		err = unfold(raw)
+		err = errors.Join(kinds(raw), unfold(raw))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("not a usable JSON Schema: %w", err)

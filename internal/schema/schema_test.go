@@ -117,3 +117,20 @@ func TestSchemasWithoutEndAreRefused(t *testing.T) {
 		_ = s.Check([]byte(deep)) // must come back
 	}
 }
+
+// A misspelt type is the schema's fault, not that of the first value.
+func TestATypeThatIsNone(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"type":"objekt"}`:                                     `/type: there is no type "objekt"; did you mean "object"?`,
+		`{"type":["string","nul"]}`:                             `/type: there is no type "nul"; did you mean "null"?`,
+		`{"properties":{"a/b":{"items":{"type":"int"}}}}`:       `/properties/a~1b/items/type: there is no type "int"`,
+		`{"anyOf":[{"type":"string"},{"not":{"type":"text"}}]}`: `/anyOf/1/not/type: there is no type "text"`,
+		`{"properties":{"type":{"const":{"type":"objekt"}}},"enum":[{"type":"x"}],"required":["type"],"default":{"type":"y"}}`: "",
+		`{"properties":{"type":{"type":"string"}},"additionalProperties":false}`:                                               "",
+	} {
+		_, err := schema.Parse([]byte(raw))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %s", raw, err, want)
+		}
+	}
+}
