@@ -54,6 +54,7 @@ func TestSchemasOfLibraries(t *testing.T) {
 	modules := testkit.SchemaLibraries(t)
 	tsc := testkit.TypeScript(t)
 	w := newWorld(t)
+	w.env = append(w.env, "LAUFWERK_SCRIPT_CONFIG_TIME=10m", "LAUFWERK_SCRIPT_STEP_TIME=10m") // on a busy machine a large library takes seconds
 	if err := os.CopyFS(filepath.Join(w.project, "laufwerk/node_modules"), os.DirFS(modules)); err != nil {
 		t.Fatal(err)
 	}

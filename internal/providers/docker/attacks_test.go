@@ -179,8 +179,9 @@ func TestAnImageThatIsRefused(t *testing.T) {
 	}
 }
 
-// stops is a background process that keeps everything else in the container from going on, and writes into the outputs of all.
-const stops = `env -i setsid sh -c 'while :; do for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || [ $p = $$ ] || { kill -STOP $p; echo nonsense >/proc/$p/fd/1; }; done; done' >/dev/null 2>&1 &`
+// stops is a background process that keeps everything else in the container from going on, and writes into the outputs of all. It
+// leaves the file BEGUN when it has come around once.
+const stops = `env -i setsid sh -c 'while :; do for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || [ $p = $$ ] || { kill -STOP $p; echo nonsense >/proc/$p/fd/1; }; done; : >BEGUN; done' >/dev/null 2>&1 &`
 
 // TestNothingInsideHoldsTheHostUp: everything that laufwerk starts in the container is stopped by the agent, and its outputs
 // are written to. Each of what the host does there comes to an end all the same.
@@ -189,7 +190,7 @@ func TestNothingInsideHoldsTheHostUp(t *testing.T) {
 	w.patience = 2 * time.Second
 	in, sb := w.open(w.target(`{"image":"`+busybox+`","resources":{"cpus":0.5}}`), false)
 	stop := func(name string) {
-		w.start(in, sb, name, "sh", "-c", "echo begun >"+name+"; "+stops+" sleep 1000")
+		w.start(in, sb, name, "sh", "-c", strings.ReplaceAll(stops, "BEGUN", name)+" sleep 1000")
 		w.appears(name)
 	}
 	stop("2")
