@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -128,14 +129,13 @@ func TestNoGateway(t *testing.T) {
 	ours := func(s *grpc.Server) {
 		wire.RegisterOpenShellServer(s, &fake{version: Qualified, drivers: []string{"docker"}})
 	}
-	closed := listen(t, "127.0.0.1:0")
-	_ = closed.Close()
+	nobody := unheard(t)
 
 	for name, c := range map[string]struct {
 		address string
 		says    string
 	}{
-		"nothing": {closed.Addr().String(), "nothing listens at"},
+		"nothing": {nobody, "nothing listens at"},
 		"plain text HTTP": {answering(t, func(c net.Conn) {
 			_, _ = c.Read(make([]byte, 1000))
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -165,6 +165,24 @@ func TestNoGateway(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unheard is an address of this machine that nobody listens at, and that nobody else gets while the test runs.
+func unheard(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
 }
 
 func TestConnectIsGivenUp(t *testing.T) {

@@ -52,6 +52,7 @@ type inbox struct {
 	mu      sync.Mutex
 	changed chan struct{}
 	dir     *journal.Journal
+	last    time.Time
 	fails   error
 }
 
@@ -340,7 +341,10 @@ func (w *world) send(m journal.Message) {
 	if w.inbox.dir == nil {
 		w.inbox.dir = journal.At(w.t.TempDir())
 	}
-	m.At = time.Now()
+	if m.At = time.Now(); m.At.UnixNano() <= w.inbox.last.UnixNano() { // a machine's clock can be set back
+		m.At = w.inbox.last.Add(time.Millisecond)
+	}
+	w.inbox.last = m.At
 	err := w.inbox.dir.Send(m)
 	w.inbox.mu.Unlock()
 	if err != nil {
