@@ -17,6 +17,7 @@ func (e *Engine) takeMessages() error {
 	if err != nil {
 		return err
 	}
+	behind := map[string]bool{} // questions with an answer that has to wait: a later one does not overtake it
 	for _, m := range ms {
 		switch m.Kind {
 		case journal.Cancel:
@@ -27,13 +28,14 @@ func (e *Engine) takeMessages() error {
 			}
 			return nil
 		case journal.Answer:
-			if e.seen[m.ID()] {
+			if e.seen[m.ID()] || behind[m.Key] {
 				continue
 			}
 			select {
 			case e.answer(m.Key) <- m:
 				e.seen[m.ID()], e.given[m.Key] = true, m.ID()
 			default: // one is waiting there already: the first answer counts
+				behind[m.Key] = true
 			}
 		}
 	}

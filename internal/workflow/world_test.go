@@ -52,7 +52,6 @@ type inbox struct {
 	mu      sync.Mutex
 	changed chan struct{}
 	dir     *journal.Journal
-	last    time.Time
 	fails   error
 }
 
@@ -341,10 +340,7 @@ func (w *world) send(m journal.Message) {
 	if w.inbox.dir == nil {
 		w.inbox.dir = journal.At(w.t.TempDir())
 	}
-	if m.At = time.Now(); m.At.UnixNano() <= w.inbox.last.UnixNano() { // a machine's clock can be set back
-		m.At = w.inbox.last.Add(time.Millisecond)
-	}
-	w.inbox.last = m.At
+	m.At = time.Now()
 	err := w.inbox.dir.Send(m)
 	w.inbox.mu.Unlock()
 	if err != nil {
