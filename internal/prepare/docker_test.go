@@ -612,7 +612,7 @@ func TestDockerNoCredential(t *testing.T) {
 func TestDockerInstallsWithinItsLimits(t *testing.T) {
 	w := newDockerWorld(t)
 	o := w.options()
-	o.Image = w.base("tells", `RUN printf '#!/bin/sh\nif [ "$1" = --version ]; then echo 10.0.0; exit; fi\necho net $(ls /sys/class/net)\ncat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max\nexit 0\n' >/tmp/pnpm && chmod 755 /tmp/pnpm && mv /tmp/pnpm /usr/local/bin/pnpm`)
+	o.Image = w.base("tells", `RUN printf '#!/bin/sh\nif [ "$1" = --version ]; then echo 10.0.0; exit; fi\necho net $(ls /sys/class/net)\ncat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null\nexit 0\n' >/tmp/pnpm && chmod 755 /tmp/pnpm && mv /tmp/pnpm /usr/local/bin/pnpm`)
 	o.Network, o.Resources = "none", targets.Resources{CPUs: 0.5, MemoryBytes: 512 << 20, PIDs: 345}
 	w.prepare(o)
 	for _, line := range []string{"net lo", "50000", "536870912", "345"} {
