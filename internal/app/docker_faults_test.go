@@ -163,14 +163,11 @@ func (b *boxed) meets(a at, x trouble, act func() *running) (met bool, code int,
 		}
 	}
 	code, out, errs := r.wait()
-	select {
-	case <-rule.Met():
-		met = true
+	if met = rule.Came(); met {
 		rule.Release()
 		if x.held {
 			<-rule.Done()
 		}
-	default:
 	}
 	b.proxy.Reset()
 	b.proxy.Pretend("")

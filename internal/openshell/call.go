@@ -177,12 +177,16 @@ func (g *Gateway) cause(c *call, err error) error {
 	case c.parent.Err() != nil:
 		return context.Cause(c.parent)
 	case errors.Is(context.Cause(c.ctx), errLimit):
-		return failure.New(failure.NotReady, "the gateway at %s hangs: it did not answer within %s", g.registration.Endpoint, c.limit).WithHint("%s", g.restartHint())
+		return g.hangs(c.limit)
 	case g.isClosed():
 		return errors.New("the connection to the gateway was given up")
 	default:
 		return g.broken(c, err)
 	}
+}
+
+func (g *Gateway) hangs(limit time.Duration) error {
+	return failure.New(failure.NotReady, "the gateway at %s hangs: it did not answer within %s", g.registration.Endpoint, limit).WithHint("%s", g.restartHint())
 }
 
 func (g *Gateway) isClosed() bool {
@@ -228,6 +232,8 @@ func (g *Gateway) broken(c *call, err error) error {
 		return fail(again, "the gateway at %s does not take the client certificate in %s", r.Endpoint, r.Dir)
 	case has("is not this machine"):
 		return fail(again, "%s is not on this machine", r.Endpoint)
+	case !c.sent.Load() && has(context.DeadlineExceeded.Error()): // the library's own limit of a connection, which the call outlasts
+		return g.hangs(g.limits.ping)
 	case !c.sent.Load():
 		return fail(again, "what listens at %s ends connections at once: it does not take the client certificate in %s, or is no gateway", r.Endpoint, r.Dir)
 	default:

@@ -185,6 +185,26 @@ func unheard(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
 }
 
+// The library gives a connection up before a call that waits for it is at its limit: that is the same silence.
+func TestAConnectionThatIsGivenUpBeforeTheCall(t *testing.T) {
+	s := serve(t, &fake{})
+	l := standardLimits()
+	l.ping = time.Second
+	g, err := connect(t.Context(), find(t, registered(t, s.authority, "lab", "https://"+s.address), "lab"), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	s.stop()
+	if _, _, err := g.Get(t.Context(), "a"); !failure.Is(err, failure.NotReady) {
+		t.Fatalf("while it is away: %v", err)
+	}
+	answer(listen(t, s.address), silent)
+	if _, _, err := g.Get(t.Context(), "a"); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "hangs: it did not answer within 1s") {
+		t.Errorf("it says: %v", err)
+	}
+}
+
 func TestConnectIsGivenUp(t *testing.T) {
 	r := find(t, registered(t, newAuthority(t), "lab", "https://"+answering(t, silent)), "lab")
 	why := errors.New("asked to stop")

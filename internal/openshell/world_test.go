@@ -294,6 +294,12 @@ func listen(t *testing.T, address string) net.Listener {
 func answering(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()
 	l := listen(t, "127.0.0.1:0")
+	answer(l, handle)
+	return l.Addr().String()
+}
+
+// answer hands every connection to handle, and ends it then.
+func answer(l net.Listener, handle func(net.Conn)) {
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -306,7 +312,6 @@ func answering(t *testing.T, handle func(net.Conn)) string {
 			}()
 		}
 	}()
-	return l.Addr().String()
 }
 
 // silent takes everything and says nothing.

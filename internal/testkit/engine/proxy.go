@@ -195,7 +195,7 @@ func (p *Proxy) Reset() {
 // On injects a fault into the nth call of an operation from now on, 1 being the next; into every one if nth is 0. The rule
 // that was made first wins.
 func (p *Proxy) On(op Operation, nth int, fault Fault) *Rule {
-	r := &Rule{op: op, nth: nth, fault: fault, met: make(chan struct{}), done: make(chan struct{}), released: make(chan struct{})}
+	r := &Rule{proxy: p, op: op, nth: nth, fault: fault, met: make(chan struct{}), done: make(chan struct{}), released: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules = append(p.rules, r)
@@ -208,7 +208,9 @@ type Rule struct {
 	nth   int
 	fault Fault
 
-	seen     int // under the proxy's lock
+	proxy    *Proxy
+	seen     int  // under the proxy's lock
+	taken    bool // under the proxy's lock
 	met      chan struct{}
 	done     chan struct{}
 	released chan struct{}
@@ -218,6 +220,18 @@ type Rule struct {
 // Met is closed when the rule meets its (first) call: for LateReply, when the effect is there and the reply is held; for
 // LateRequest and Hang, when the call is held.
 func (r *Rule) Met() <-chan struct{} { return r.met }
+
+// Came says whether a call came that the rule is for, and waits until the rule has met it: a client that was cut off may have
+// ended before that.
+func (r *Rule) Came() bool {
+	r.proxy.mu.Lock()
+	taken := r.taken
+	r.proxy.mu.Unlock()
+	if taken {
+		<-r.met
+	}
+	return taken
+}
 
 // Done is closed when the rule has ended with its (first) call: the effect of LateRequest is there then.
 func (r *Rule) Done() <-chan struct{} { return r.done }
@@ -247,7 +261,7 @@ func (p *Proxy) take(w http.ResponseWriter, r *http.Request) *exchange {
 		}
 		rule.seen++
 		if found == nil && (rule.nth == 0 || rule.nth == rule.seen) {
-			found = rule
+			found, rule.taken = rule, true
 			call.Fault = rule.fault.name
 		}
 	}
