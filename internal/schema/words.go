@@ -2,6 +2,7 @@ package schema
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +37,7 @@ func wordings() []wording {
 		}},
 		{whole(`unexpected additional properties \[(.*)\]`), func(m, names []string) string {
 			strange := quoted(m[0])
+			slices.Sort(strange) // the library goes through them in any order
 			out := "nothing is called " + strings.Join(strange, " or ") + " here"
 			if name, err := strconv.Unquote(strange[0]); err == nil && len(strange) == 1 {
 				if near := suggest.Closest(name, names); near != "" {
