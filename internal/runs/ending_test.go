@@ -12,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
@@ -247,8 +248,8 @@ func TestDropHolds(t *testing.T) {
 // The store on a full disk, or held by others, when a worker settles: the run is as it was, and the next worker settles it.
 func TestSettlingThatFailsIsMadeUpFor(t *testing.T) {
 	w := newWorld(t)
-	w.s.Store.SetWait(time.Millisecond)
 	st := w.start(w.request(nothing))
+	w.s.Store.SetWait(time.Millisecond)
 	gate, err := lock.Acquire(t.Context(), w.s.Home.LockFile("state"), lock.Shared, 0, "a reader that does not end")
 	if err != nil {
 		t.Fatal(err)
@@ -256,6 +257,7 @@ func TestSettlingThatFailsIsMadeUpFor(t *testing.T) {
 	_, err = w.s.Work(t.Context(), st, runs.Hooks{})
 	wantKind(t, err, failure.LockHeld)
 	gate.Release()
+	w.s.Store.SetWait(store.DefaultWait) // whoever gave up gives the lock back when it gets it
 	if got := w.get(st.Run.ID); got.State != runs.Interrupted {
 		t.Fatalf("%s", got.State)
 	}

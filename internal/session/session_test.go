@@ -354,10 +354,9 @@ func TestSessionWhoseDirectoryIsGone(t *testing.T) {
 	if _, err := w.exec(m, "s", "true"); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("its supervisor has ended", func() bool { return marked(t, o.Claim) == 0 })
-	if err := os.RemoveAll(filepath.Join(w.dir, "sessions", o.Claim)); err != nil {
-		t.Fatal(err)
-	}
+	w.eventually("its supervisor has ended, and the directory is gone", func() bool {
+		return marked(t, o.Claim) == 0 && os.RemoveAll(filepath.Join(w.dir, "sessions", o.Claim)) == nil
+	})
 	for range 2 {
 		_, err := w.exec(m, "s", "touch never")
 		wantFailure(t, err, failure.SessionLost, "once it is closed, another session can go on with the workspace")

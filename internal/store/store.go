@@ -46,7 +46,7 @@ func Open(h *Home, now func() time.Time, command string) *Store {
 	return &Store{home: h, now: now, command: command, wait: DefaultWait}
 }
 
-// SetWait replaces DefaultWait. It must be called before the first transaction.
+// SetWait replaces DefaultWait. It must not be called during a transaction.
 func (s *Store) SetWait(d time.Duration) { s.wait = d }
 
 // Home is where the store lives.
