@@ -348,12 +348,11 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0
 			t.Fatal(err)
 		}
 		w.must([]int{0}, "prepare", "local", "--codex", fake)
-		cmd := w.command(nil, "run", "turn", "--no-input", "--json")
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "the end") {
-			t.Fatalf("%v\n%s", err, out)
+		code, kib, out, err := peakOf(w.command(nil, "run", "turn", "--no-input", "--json"))
+		if err != nil || code != 0 || !strings.Contains(out, "the end") {
+			t.Fatalf("exit %d, %v\n%s", code, err, out)
 		}
-		return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss // KiB
+		return kib
 	}
 	little, much := peak(1), peak(100)
 	t.Logf("the worker's peak: %d KiB with 1 MB, %d KiB with 100 MB of output", little, much)

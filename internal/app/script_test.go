@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && app.IsEntry(os.Args[1]) {
 		laufwerk()
 	}
-	testscript.Main(m, map[string]func(){"laufwerk": laufwerk, "onterminal": onTerminalCommand, "plainrenames": plainRenamesCommand})
+	testscript.Main(m, map[string]func(){"laufwerk": laufwerk, "measured": measuredCommand, "onterminal": onTerminalCommand, "plainrenames": plainRenamesCommand})
 }
 
 // TestScript runs every folder of testdata/script. Builds with crash points only run the scripts that ask for them: the

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -98,20 +97,60 @@ func peakCommand(ts *testscript.TestScript, neg bool, args []string) {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
 	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	code, peak, out, err := peakOf(cmd)
+	ts.Check(err)
+	if strconv.Itoa(code) != args[1] {
+		ts.Fatalf("exit code %d, want %s\n%.4000s", code, args[1], out)
+	}
+	ts.Setenv(args[0], fmt.Sprint(peak>>10))
+}
+
+// peakOf runs a command to its end: its exit code, the peak of its resident memory in KiB, and all that it said. A process that
+// this one starts itself has this one's own peak at least (the kernel counts what a process had before its exec), which is that
+// of all tests before: a small process is put between.
+func peakOf(cmd *exec.Cmd) (code int, peak int64, out string, err error) {
+	if cmd.Err != nil {
+		return 0, 0, "", cmd.Err
+	}
+	between, err := exec.LookPath("measured")
+	if err != nil {
+		return 0, 0, "", err
+	}
+	to, err := os.CreateTemp("", "peak-")
+	if err != nil {
+		return 0, 0, "", err
+	}
+	defer os.Remove(to.Name())
+	defer to.Close()
+	cmd.Args = append([]string{between, to.Name(), cmd.Path}, cmd.Args...)
+	cmd.Path = between
+	text, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
-		ts.Fatalf("%v", err)
+	if err != nil && !errors.As(err, &exit) {
+		return 0, 0, "", err
 	}
-	if code := cmd.ProcessState.ExitCode(); strconv.Itoa(code) != args[1] {
-		ts.Fatalf("exit code %d, want %s\n%.4000s", code, args[1], out.String())
+	if _, err := fmt.Fscan(to, &peak); err != nil {
+		return 0, 0, "", fmt.Errorf("the peak of %s is not known: %w\n%s", cmd.Args[2], err, text)
 	}
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok {
-		ts.Fatalf("no resource usage on this system")
+	return cmd.ProcessState.ExitCode(), peak, string(text), nil
+}
+
+// measuredCommand is the process between. Its arguments are the file for the peak in KiB, the program, and the program's own,
+// what it is called before them.
+func measuredCommand() {
+	cmd := &exec.Cmd{Path: os.Args[2], Args: os.Args[3:]}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := cmd.Run()
+	if cmd.ProcessState != nil {
+		if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			err = os.WriteFile(os.Args[1], []byte(fmt.Sprintln(usage.Maxrss)), 0o600)
+		}
 	}
-	ts.Setenv(args[0], fmt.Sprint(usage.Maxrss>>10))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "measured:", err)
+		os.Exit(99)
+	}
+	os.Exit(cmd.ProcessState.ExitCode())
 }
 
 // unmountBelow takes away what a script has mounted and not unmounted.
