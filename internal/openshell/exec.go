@@ -65,7 +65,6 @@ func (g *Gateway) Exec(ctx context.Context, id string, cmd Command, stdout, stde
 		case *wire.ExecSandboxEvent_Stderr:
 			_, err = stderr.Write(e.Stderr.GetData())
 		case *wire.ExecSandboxEvent_Exit:
-			crash.Point("openshell/after-exec")
 			return int(e.Exit.GetExitCode()), providers.Yes, nil
 		}
 		if err != nil {

@@ -59,7 +59,9 @@ func (x box) command(argv, env []string, stdin []byte) client.Command {
 }
 
 func (x box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, providers.Done, error) {
-	return x.b.l.g.Exec(ctx, x.b.l.in.Resource, x.command(c.Argv, c.Env, c.Stdin), stdout, stderr)
+	code, done, err := x.b.l.g.Exec(ctx, x.b.l.in.Resource, x.command(c.Argv, c.Env, c.Stdin), stdout, stderr)
+	crash.Point("openshell/after-exec")
+	return code, done, err
 }
 
 // Open starts a supervisor.
