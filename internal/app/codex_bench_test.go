@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/harness"
-	"github.com/laufwerk/laufwerk/internal/harness/codex"
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
@@ -31,7 +31,7 @@ func BenchmarkOneTurnOfCodex(b *testing.B) {
 			b.Fatal(err)
 		}
 		w.private(filepath.Join(home, "auth.json"), own)
-		c, err := codex.New().Turn(harness.Turn{Options: options, Prompt: "do it", PermissionMode: harness.AllowAll, Binary: testkit.CodexBinary(b), Home: home, Workdir: w.project})
+		c, err := codex.New().Turn(agent.Turn{Options: options, Prompt: "do it", PermissionMode: agent.AllowAll, Binary: testkit.CodexBinary(b), Home: home, Workdir: w.project})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
-	"github.com/laufwerk/laufwerk/internal/harness/codex"
-	"github.com/laufwerk/laufwerk/internal/harness/command"
 	"github.com/laufwerk/laufwerk/internal/inside/carried"
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
@@ -23,12 +23,12 @@ import (
 // parts are the providers and harnesses of this build.
 type parts struct {
 	providers map[string]providers.Provider
-	harnesses map[string]harness.Harness
+	harnesses map[string]agent.Harness
 }
 
 // newParts makes them; home is $LAUFWERK_HOME, "" where only rules are asked for, as is nil for engines.
 func newParts(env *system.Env, home string, e *engines) parts {
-	prepared := func(program string) (harness.Receipt, error) { return prepare.Receipt(home, program) }
+	prepared := func(program string) (agent.Receipt, error) { return prepare.Receipt(home, program) }
 	return parts{
 		providers: map[string]providers.Provider{
 			local.Kind: local.New(system.Executable(), env.Vars, env.Now).WithPrograms(prepared),
@@ -41,7 +41,7 @@ func newParts(env *system.Env, home string, e *engines) parts {
 				Gateway: newGateways(env).at, Connect: e.at, Host: e.host,
 			}),
 		},
-		harnesses: map[string]harness.Harness{
+		harnesses: map[string]agent.Harness{
 			command.Program: command.New(env.Vars),
 			codex.Program:   codex.New(),
 		},
@@ -53,7 +53,7 @@ func (p parts) provider(kind string) (providers.Provider, bool) {
 	return one, ok
 }
 
-func (p parts) harness(program string) (harness.Harness, bool) {
+func (p parts) harness(program string) (agent.Harness, bool) {
 	one, ok := p.harnesses[program]
 	return one, ok
 }

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -121,7 +121,7 @@ func (o Options) bring(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, wrong(err, "--codex %s does not tell its version", o.Own)
 	}
-	same := func() (harness.Receipt, bool) {
+	same := func() (agent.Receipt, bool) {
 		r, err := Receipt(o.Home.Dir(), Codex)
 		return r, err == nil && r.Recipe == own && r.Path == o.Own && r.Version == version
 	}
@@ -143,14 +143,14 @@ func (o Options) bring(ctx context.Context) (Result, error) {
 	return o.result(r, false), err
 }
 
-func (o Options) result(r harness.Receipt, reused bool) Result {
+func (o Options) result(r agent.Receipt, reused bool) Result {
 	return Result{
 		Program: Codex, Version: r.Version, Path: r.Path, Recipe: r.Recipe, Reused: reused, Pinned: CodexVersion,
-		Receipt: harness.ReceiptPath(o.Home.Dir(), Codex),
+		Receipt: agent.ReceiptPath(o.Home.Dir(), Codex),
 	}
 }
 
-func (o Options) folder() string { return harness.Folder(o.Home.Dir(), Codex) }
+func (o Options) folder() string { return agent.Folder(o.Home.Dir(), Codex) }
 
 func (o Options) tree() string {
 	return filepath.Join(o.folder(), strings.TrimPrefix(Recipe(), "sha256:")[:16])
@@ -268,10 +268,10 @@ func (o Options) install(ctx context.Context, tree string) (err error) {
 	return files.RemoveAll(filepath.Join(tree, "replaced"))
 }
 
-func (o Options) record(path, version, recipe string) (harness.Receipt, error) {
-	r := harness.Receipt{Format: harness.ReceiptFormat, Program: Codex, Version: version, Path: path, Recipe: recipe, At: o.Now().UTC()}
+func (o Options) record(path, version, recipe string) (agent.Receipt, error) {
+	r := agent.Receipt{Format: agent.ReceiptFormat, Program: Codex, Version: version, Path: path, Recipe: recipe, At: o.Now().UTC()}
 	crash.Point("prepare/before-receipt")
-	if err := files.WriteJSON(harness.ReceiptPath(o.Home.Dir(), Codex), r); err != nil {
+	if err := files.WriteJSON(agent.ReceiptPath(o.Home.Dir(), Codex), r); err != nil {
 		return r, failure.Wrap(err, failure.HomeInvalid, "write the receipt")
 	}
 	crash.Point("prepare/after-receipt")

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/testkit"
@@ -45,23 +45,23 @@ func TestReceipts(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := harness.ReceiptPath(home, Codex)
+	path := agent.ReceiptPath(home, Codex)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	good := harness.Receipt{Format: harness.ReceiptFormat, Program: Codex, Version: "0.171.0", Path: program, Recipe: Recipe()}
+	good := agent.Receipt{Format: agent.ReceiptFormat, Program: Codex, Version: "0.171.0", Path: program, Recipe: Recipe()}
 	for name, c := range map[string]struct {
-		change func(*harness.Receipt)
+		change func(*agent.Receipt)
 		raw    string
 		ok     bool
 		says   string
 	}{
-		"ours":              {change: func(*harness.Receipt) {}, ok: true},
-		"own":               {change: func(r *harness.Receipt) { r.Recipe = own }, ok: true},
-		"another recipe":    {change: func(r *harness.Receipt) { r.Recipe, r.Version = "sha256:00", "0.1.0" }, says: "Codex 0.1.0 was prepared by another version"},
-		"another program":   {change: func(r *harness.Receipt) { r.Program = "x" }, says: "does not say"},
-		"a relative path":   {change: func(r *harness.Receipt) { r.Path = "codex" }, says: "does not say"},
-		"the program gone":  {change: func(r *harness.Receipt) { r.Path += "x" }, says: "not there any more"},
+		"ours":              {change: func(*agent.Receipt) {}, ok: true},
+		"own":               {change: func(r *agent.Receipt) { r.Recipe = own }, ok: true},
+		"another recipe":    {change: func(r *agent.Receipt) { r.Recipe, r.Version = "sha256:00", "0.1.0" }, says: "Codex 0.1.0 was prepared by another version"},
+		"another program":   {change: func(r *agent.Receipt) { r.Program = "x" }, says: "does not say"},
+		"a relative path":   {change: func(r *agent.Receipt) { r.Path = "codex" }, says: "does not say"},
+		"the program gone":  {change: func(r *agent.Receipt) { r.Path += "x" }, says: "not there any more"},
 		"empty":             {raw: " ", says: "cannot be read"},
 		"null":              {raw: "null", says: "does not say"},
 		"an array":          {raw: "[]", says: "cannot be read"},

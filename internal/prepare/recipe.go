@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/recipe"
 )
 
@@ -52,8 +52,8 @@ func Program(home, name string) (string, error) {
 }
 
 // Receipt is the record of a prepared program, with the failures of Program.
-func Receipt(home, name string) (harness.Receipt, error) {
-	r, err := harness.Prepared(home, name)
+func Receipt(home, name string) (agent.Receipt, error) {
+	r, err := agent.Prepared(home, name)
 	if err == nil && name == Codex && r.Recipe != own && r.Recipe != Recipe() {
 		err = failure.New(failure.NotReady, "Codex %s was prepared by another version of laufwerk; this one needs %s", r.Version, CodexVersion).
 			WithHint("laufwerk prepare local")

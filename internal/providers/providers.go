@@ -10,8 +10,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
 
@@ -230,7 +230,7 @@ type Sandbox interface {
 	// turn. The zero value for programs that need nothing. What is missing is a failure of kind NotReady.
 	Program(ctx context.Context, name string) (Program, error)
 	// Place puts a file into a program's private home, in place of whatever has its name.
-	Place(ctx context.Context, program string, f harness.File) error
+	Place(ctx context.Context, program string, f agent.File) error
 	// ReadFile reads a file of the workspace, of at most MaxFile bytes; fs.ErrNotExist where there is none.
 	ReadFile(ctx context.Context, path string) ([]byte, error)
 	// WriteFile puts a file of at most MaxFile bytes into the workspace, whole or not at all, with the directories above it.

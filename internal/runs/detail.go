@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/claims"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
@@ -23,20 +23,20 @@ const (
 
 // Operation is one operation of a run, as its journal knows it.
 type Operation struct {
-	ID        string         `json:"id"`
-	Depth     int            `json:"depth"`             // of its branch: 0 is the workflow itself
-	Branch    string         `json:"branch,omitempty"`  // "0" is the workflow itself, "0.1.2" the third of its second `all`
-	Session   string         `json:"session,omitempty"` // the key of the session that it opens or is of
-	State     string         `json:"state"`
-	Attempts  int            `json:"attempts,omitempty"`
-	Cuts      int            `json:"cuts,omitempty"`
-	StartedAt time.Time      `json:"startedAt,omitzero"`
-	EndedAt   time.Time      `json:"endedAt,omitzero"`
-	Millis    int64          `json:"millis,omitempty"` // of the command or turn itself
-	Usage     *harness.Usage `json:"usage,omitempty"`
-	ExitCode  *int           `json:"exitCode,omitempty"`
-	Approved  *bool          `json:"approved,omitempty"` // of a write-back
-	Error     string         `json:"error,omitempty"`
+	ID        string       `json:"id"`
+	Depth     int          `json:"depth"`             // of its branch: 0 is the workflow itself
+	Branch    string       `json:"branch,omitempty"`  // "0" is the workflow itself, "0.1.2" the third of its second `all`
+	Session   string       `json:"session,omitempty"` // the key of the session that it opens or is of
+	State     string       `json:"state"`
+	Attempts  int          `json:"attempts,omitempty"`
+	Cuts      int          `json:"cuts,omitempty"`
+	StartedAt time.Time    `json:"startedAt,omitzero"`
+	EndedAt   time.Time    `json:"endedAt,omitzero"`
+	Millis    int64        `json:"millis,omitempty"` // of the command or turn itself
+	Usage     *agent.Usage `json:"usage,omitempty"`
+	ExitCode  *int         `json:"exitCode,omitempty"`
+	Approved  *bool        `json:"approved,omitempty"` // of a write-back
+	Error     string       `json:"error,omitempty"`
 }
 
 // Detail is everything about a run.
@@ -125,10 +125,10 @@ func operations(records []journal.Record) []Operation {
 				o.State, o.Error = OpFailed, r.Error.Message
 			}
 			var m struct {
-				Millis   int64          `json:"millis"`
-				Usage    *harness.Usage `json:"usage"`
-				ExitCode *int           `json:"exitCode"`
-				Approved *bool          `json:"approved"`
+				Millis   int64        `json:"millis"`
+				Usage    *agent.Usage `json:"usage"`
+				ExitCode *int         `json:"exitCode"`
+				Approved *bool        `json:"approved"`
 			}
 			if json.Unmarshal(r.Meta, &m) == nil {
 				o.Millis, o.Usage, o.ExitCode, o.Approved = m.Millis, m.Usage, m.ExitCode, m.Approved

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/script"
@@ -65,7 +65,7 @@ type Service struct {
 	Driver   *claims.Driver
 	Script   *script.Runner
 	Provider func(kind string) (providers.Provider, bool)
-	Harness  func(program string) (harness.Harness, bool)
+	Harness  func(program string) (agent.Harness, bool)
 	HomeDir  string // of the user, for "~/"
 	Now      func() time.Time
 	Build    string

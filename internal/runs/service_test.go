@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/app"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
-	"github.com/laufwerk/laufwerk/internal/harness/command"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -87,7 +87,7 @@ func (w *world) service() *runs.Service {
 	return &runs.Service{
 		Home: home, Store: st, Driver: driver, Script: &script.Runner{Executable: exe}, HomeDir: w.dir, Now: now, Build: "test", Command: "laufwerk test", HostVars: vars,
 		Provider: func(kind string) (providers.Provider, bool) { return host, kind == local.Kind },
-		Harness:  func(program string) (harness.Harness, bool) { return command.New(vars), program == command.Program },
+		Harness:  func(program string) (agent.Harness, bool) { return command.New(vars), program == command.Program },
 	}
 }
 

@@ -6,21 +6,21 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/environment"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/providers"
 )
 
 // Agent is an agent as `.agent()` described it: validated and normalised.
 type Agent struct {
-	ID             string          `json:"id"`
-	Target         Target          `json:"target"`
-	Harness        Program         `json:"harness"`
-	Instructions   string          `json:"instructions,omitempty"`
-	PermissionMode string          `json:"permissionMode"`
-	Skills         []harness.Skill `json:"skills,omitempty"`
-	ActiveTools    []string        `json:"activeTools,omitempty"`
+	ID             string        `json:"id"`
+	Target         Target        `json:"target"`
+	Harness        Program       `json:"harness"`
+	Instructions   string        `json:"instructions,omitempty"`
+	PermissionMode string        `json:"permissionMode"`
+	Skills         []agent.Skill `json:"skills,omitempty"`
+	ActiveTools    []string      `json:"activeTools,omitempty"`
 }
 
 // Target names a target and its definition.
@@ -38,7 +38,7 @@ type Program struct {
 
 // NormalizeAgent holds the rules of `.agent()`: what no access to the target could enforce is refused here, before anything
 // runs. The value is what the constructor was given, with the described target and harness in it. It does no I/O.
-func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers.Provider, bool), known func(program string) (harness.Harness, bool)) (Agent, error) {
+func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers.Provider, bool), known func(program string) (agent.Harness, bool)) (Agent, error) {
 	fields, err := options.Fields("", value, "target", "harness", "id", "instructions", "permissionMode", "skills", "activeTools")
 	if err != nil {
 		return Agent{}, err
@@ -74,12 +74,12 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 	if a.Instructions, err = optional(fields, "instructions", "", "a text"); err != nil {
 		return Agent{}, err
 	}
-	a.PermissionMode = harness.AllowAll
+	a.PermissionMode = agent.AllowAll
 	if raw := fields["permissionMode"]; !options.Absent(raw) {
-		if a.PermissionMode, err = options.OneOf("permissionMode", raw, harness.AllowAll, harness.AllowEdits, harness.AllowReads); err != nil {
+		if a.PermissionMode, err = options.OneOf("permissionMode", raw, agent.AllowAll, agent.AllowEdits, agent.AllowReads); err != nil {
 			return Agent{}, err
 		}
-		if on.SandboxReason != "" && a.PermissionMode != harness.AllowAll {
+		if on.SandboxReason != "" && a.PermissionMode != agent.AllowAll {
 			return Agent{}, options.Invalid("permissionMode", "%q is refused on %s targets: %s", a.PermissionMode, on.Kind, on.SandboxReason)
 		}
 	}
@@ -96,7 +96,7 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 			return Agent{}, err
 		}
 	}
-	return a, h.Accept(harness.Agent{
+	return a, h.Accept(agent.Agent{
 		Options: a.Harness.Options, Instructions: a.Instructions, PermissionMode: a.PermissionMode, Skills: a.Skills, ActiveTools: a.ActiveTools,
 	})
 }

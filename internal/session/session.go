@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
@@ -69,7 +69,7 @@ type Config struct {
 	Driver     *claims.Driver
 	Targets    map[string]providers.Definition // the registered ones, by id
 	Provider   func(kind string) (providers.Provider, bool)
-	Harness    func(program string) (harness.Harness, bool)
+	Harness    func(program string) (agent.Harness, bool)
 	Workspace  func(id string) (Workspace, bool)
 	HostEnv    func(name string) (string, bool) // the worker's environment, for fromHost
 	Now        func() time.Time
@@ -381,7 +381,7 @@ func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error
 func (m *Manager) need(a Agent) providers.Need {
 	n := providers.Need{Program: a.Harness.Program}
 	h, ok := m.Harness(a.Harness.Program)
-	if named, is := h.(harness.Named); ok && is {
+	if named, is := h.(agent.Named); ok && is {
 		n.Executable = named.Executable(a.Harness.Options)
 	}
 	return n

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
-	"github.com/laufwerk/laufwerk/internal/harness/command"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/local"
 	"github.com/laufwerk/laufwerk/internal/session"
@@ -124,9 +124,9 @@ func TestAgentsThatLocalTargetsRefuse(t *testing.T) {
 		value := json.RawMessage(`{"target":` + target + `,"harness":{"program":"command","options":{"command":["x"],"protocol":"text"}},` + given + `}`)
 		a, err := session.NormalizeAgent(value,
 			func(string) (providers.Provider, bool) { return local.New("", nil, nil), true },
-			func(string) (harness.Harness, bool) { return command.New(nil), true })
+			func(string) (agent.Harness, bool) { return command.New(nil), true })
 		if words == nil {
-			if err != nil || a.ID != "command" || a.PermissionMode != harness.AllowAll || a.Instructions != "be brief" {
+			if err != nil || a.ID != "command" || a.PermissionMode != agent.AllowAll || a.Instructions != "be brief" {
 				t.Errorf("%s: %+v, %v", given, a, err)
 			}
 			continue
@@ -156,7 +156,7 @@ func (p skilled) Info() providers.Info {
 	return i
 }
 
-func (pliable) Accept(harness.Agent) error { return nil }
+func (pliable) Accept(agent.Agent) error { return nil }
 
 // choosy is a provider that runs one program, as a gateway that holds the login of one.
 type choosy struct{ *local.Provider }
@@ -171,7 +171,7 @@ func TestAgentsThatATargetCannotRun(t *testing.T) {
 	t.Parallel()
 	_, err := session.NormalizeAgent(json.RawMessage(`{"target":{"kind":"openshell","id":"box","options":{},"fingerprint":"f"},"harness":{"program":"command","options":{"command":["x"],"protocol":"text"}}}`),
 		func(string) (providers.Provider, bool) { return choosy{local.New("", nil, nil)}, true },
-		func(string) (harness.Harness, bool) { return command.New(nil), true })
+		func(string) (agent.Harness, bool) { return command.New(nil), true })
 	if f := failure.As(err); f == nil || len(f.Paths) != 1 || f.Paths[0] != "harness" || !strings.Contains(f.Message, `openshell targets cannot run "command"; they run: [codex]`) {
 		t.Errorf("%v", err)
 	}
@@ -179,10 +179,10 @@ func TestAgentsThatATargetCannotRun(t *testing.T) {
 
 func TestAgentsOfTargetsThatIsolate(t *testing.T) {
 	t.Parallel()
-	normalize := func(skills string, h harness.Harness) (session.Agent, error) {
+	normalize := func(skills string, h agent.Harness) (session.Agent, error) {
 		return session.NormalizeAgent(json.RawMessage(`{"target":{"kind":"local","id":"local","options":{"id":"local"},"fingerprint":"f"},"harness":{"program":"command","options":{"command":["x"],"protocol":"text"}},"skills":`+skills+`}`),
 			func(string) (providers.Provider, bool) { return skilled{local.New("", nil, nil)}, true },
-			func(string) (harness.Harness, bool) { return h, true })
+			func(string) (agent.Harness, bool) { return h, true })
 	}
 	a, err := normalize(`[{"name":"a-1","description":"Für ü: \"x\"","content":"c","files":{"b/c.sh":"#!/bin/sh\n","b/d":""}},{"name":"b","description":"d","content":""}]`, pliable{command.New(nil)})
 	if err != nil || len(a.Skills) != 2 || a.Skills[0].Files["b/c.sh"] != "#!/bin/sh\n" || a.Skills[1].Name != "b" {
@@ -217,7 +217,7 @@ func TestAgentsOfTargetsThatIsolate(t *testing.T) {
 			t.Errorf("%.100s: %v", given, err)
 		}
 	}
-	for mode, says := range map[string]string{harness.AllowReads: "no sandbox in a sandbox", harness.AllowAll: ""} {
+	for mode, says := range map[string]string{agent.AllowReads: "no sandbox in a sandbox", agent.AllowAll: ""} {
 		_, err := normalize(`[],"permissionMode":"`+mode+`"`, pliable{command.New(nil)})
 		if (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", mode, err)

@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
@@ -28,7 +28,7 @@ const (
 // skillFile is what a skill's own text becomes beside its files.
 const skillFile = "SKILL.md"
 
-func parseSkills(raw json.RawMessage) ([]harness.Skill, error) {
+func parseSkills(raw json.RawMessage) ([]agent.Skill, error) {
 	var given []json.RawMessage
 	if json.Unmarshal(raw, &given) != nil {
 		return nil, options.Invalid("skills", "expected a list of skills, got %s", options.Show(raw))
@@ -36,7 +36,7 @@ func parseSkills(raw json.RawMessage) ([]harness.Skill, error) {
 	if len(given) > maxSkills {
 		return nil, options.Invalid("skills", "expected at most %d skills, got %d", maxSkills, len(given))
 	}
-	var out []harness.Skill
+	var out []agent.Skill
 	size := 0
 	for i, one := range given {
 		at := options.Index("skills", i)
@@ -44,7 +44,7 @@ func parseSkills(raw json.RawMessage) ([]harness.Skill, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(out, func(o harness.Skill) bool { return o.Name == s.Name }) {
+		if slices.ContainsFunc(out, func(o agent.Skill) bool { return o.Name == s.Name }) {
 			return nil, options.Invalid(at+".name", "expected another name than that of an earlier skill, got %q", s.Name)
 		}
 		size += len(s.Content)
@@ -59,7 +59,7 @@ func parseSkills(raw json.RawMessage) ([]harness.Skill, error) {
 	return out, nil
 }
 
-func parseSkill(at string, raw json.RawMessage) (s harness.Skill, err error) {
+func parseSkill(at string, raw json.RawMessage) (s agent.Skill, err error) {
 	if options.Kind(raw) != "an object" {
 		return s, options.Invalid(at, "expected { name, description, content, files? }, got %s", options.Show(raw))
 	}

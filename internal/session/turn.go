@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/schema"
@@ -31,7 +31,7 @@ type AskArgs struct {
 type Turned struct {
 	Conversation string          `json:"conversation,omitempty"`
 	State        json.RawMessage `json:"state,omitempty"` // the harness's own, for the next turn of this conversation
-	Usage        *harness.Usage  `json:"usage,omitempty"`
+	Usage        *agent.Usage    `json:"usage,omitempty"`
 	Attempts     int             `json:"attempts,omitempty"`
 	Millis       int64           `json:"millis,omitempty"`
 	ExitCode     *int            `json:"exitCode,omitempty"`
@@ -55,7 +55,7 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 	if !ok {
 		return nil, Turned{}, failure.New(failure.Unsupported, "the agent program %q is not part of this build", s.agent.Harness.Program)
 	}
-	t := &turn{m: m, s: s, h: h, op: op, conversation: s.conversation, Turn: harness.Turn{
+	t := &turn{m: m, s: s, h: h, op: op, conversation: s.conversation, Turn: agent.Turn{
 		Options: s.agent.Harness.Options, Prompt: a.Prompt, Schema: a.Output, Instructions: s.agent.Instructions,
 		PermissionMode: s.agent.PermissionMode, Skills: s.agent.Skills, State: s.state,
 	}}
@@ -75,14 +75,14 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 
 // turn is one turn on its way.
 type turn struct {
-	harness.Turn
+	agent.Turn
 	m            *Manager
 	s            *state
-	h            harness.Harness
+	h            agent.Harness
 	op           Operation
 	conversation string // as the program has named it by now
-	usage        *harness.Usage
-	reader       harness.Reader
+	usage        *agent.Usage
+	reader       agent.Reader
 	told         bool // the reply is among the events already
 	turned       Turned
 }
@@ -113,13 +113,13 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 		reply, err := t.reader.End(r.exit.Code, r.stderrTail)
 		t.take(reply)
 		switch {
-		case errors.Is(err, harness.ErrConversationLost) && t.s.known == "":
+		case errors.Is(err, agent.ErrConversationLost) && t.s.known == "":
 			t.conversation, t.s.conversation = "", ""
 			if err := t.spend(r.at, "the program did not know its conversation yet"); err != nil {
 				return "", err
 			}
 			continue
-		case errors.Is(err, harness.ErrConversationLost):
+		case errors.Is(err, agent.ErrConversationLost):
 			t.s.lost = failure.New(failure.SessionLost, "the session %q cannot go on: %v; once it is closed, another session can go on with the workspace", t.s.key, err)
 			t.turned.Lost = true
 			return "", t.s.lost
@@ -194,7 +194,7 @@ func (t *turn) recall(at place) {
 	t.Conversation = t.conversation
 }
 
-func (t *turn) take(r harness.Reply) {
+func (t *turn) take(r agent.Reply) {
 	if r.Conversation != "" {
 		t.conversation, t.s.conversation, t.turned.Conversation = r.Conversation, r.Conversation, r.Conversation
 	}

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
-	"github.com/laufwerk/laufwerk/internal/harness/command"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/local"
@@ -172,7 +172,7 @@ func (w *world) worker() *session.Manager {
 	return session.NewManager(session.Config{
 		Run: w.run, RunDir: w.dir, Root: w.ws, Project: "p", Driver: driver, Targets: map[string]providers.Definition{def.ID: def},
 		Provider: func(string) (providers.Provider, bool) { return p, true },
-		Harness:  func(string) (harness.Harness, bool) { return command.New(w.host), true },
+		Harness:  func(string) (agent.Harness, bool) { return command.New(w.host), true },
 		Workspace: func(id string) (session.Workspace, bool) {
 			return session.Workspace{ID: id, Dir: w.ws, Target: described(def)}, id == workspace
 		},
@@ -207,7 +207,7 @@ func (w *world) agent(script string) session.Agent {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return session.Agent{ID: "command", Target: described(w.target()), Harness: session.Program{Program: "command", Options: normal}, PermissionMode: harness.AllowAll}
+	return session.Agent{ID: "command", Target: described(w.target()), Harness: session.Program{Program: "command", Options: normal}, PermissionMode: agent.AllowAll}
 }
 
 // opened is a session that is open.

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -74,9 +74,9 @@ const NotReady = "not ready: "
 
 // Measured is the data of the event that an operation has ended, as far as it is known.
 type Measured struct {
-	Millis   int64          `json:"millis,omitempty"` // of the command or turn itself
-	Usage    *harness.Usage `json:"usage,omitempty"`
-	ExitCode *int           `json:"exitCode,omitempty"`
+	Millis   int64        `json:"millis,omitempty"` // of the command or turn itself
+	Usage    *agent.Usage `json:"usage,omitempty"`
+	ExitCode *int         `json:"exitCode,omitempty"`
 }
 
 func measured(meta json.RawMessage) json.RawMessage {

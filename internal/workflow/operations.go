@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/claims"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
@@ -24,7 +24,7 @@ type OperationsConfig struct {
 	Driver       *claims.Driver
 	Targets      map[string]providers.Definition
 	Provider     func(kind string) (providers.Provider, bool)
-	Harness      func(program string) (harness.Harness, bool)
+	Harness      func(program string) (agent.Harness, bool)
 	HostVars     map[string]string
 	WorkspaceDir func(id string) string
 	Now          func() time.Time

@@ -6,18 +6,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/runs"
 )
 
 // Node is a part of a run: an operation (a session holds what was done in it), an `all` of the workflow, or a branch of one.
 type Node struct {
-	ID       string         `json:"id,omitempty"`     // an operation's
-	All      int            `json:"all,omitempty"`    // the how manieth `all` of its branch, from 1
-	Branch   int            `json:"branch,omitempty"` // of an `all`, from 1
-	State    string         `json:"state"`
-	Usage    *harness.Usage `json:"usage,omitempty"` // of it and all below it
-	Children []*Node        `json:"children,omitempty"`
+	ID       string       `json:"id,omitempty"`     // an operation's
+	All      int          `json:"all,omitempty"`    // the how manieth `all` of its branch, from 1
+	Branch   int          `json:"branch,omitempty"` // of an `all`, from 1
+	State    string       `json:"state"`
+	Usage    *agent.Usage `json:"usage,omitempty"` // of it and all below it
+	Children []*Node      `json:"children,omitempty"`
 
 	op *runs.Operation
 }
@@ -77,7 +77,7 @@ func child(of *Node, like Node) *Node {
 
 // sum tells of every node what is told of those below it.
 func (n *Node) sum() {
-	var u harness.Usage
+	var u agent.Usage
 	if n.op != nil && n.op.Usage != nil {
 		u = *n.op.Usage
 	}
@@ -92,7 +92,7 @@ func (n *Node) sum() {
 		}
 		open, failed = open || c.State == runs.OpOpen, failed || c.State == runs.OpFailed
 	}
-	if u != (harness.Usage{}) {
+	if u != (agent.Usage{}) {
 		n.Usage = &u
 	}
 	switch {

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
@@ -38,11 +38,11 @@ type follower struct {
 type flight struct {
 	op      operation
 	since   time.Time
-	action  string         // what its agent does now
-	message string         // what its agent said last
-	usage   *harness.Usage // so far
-	line    []byte         // the unfinished last line of its output
-	tail    []string       // the last lines before that
+	action  string       // what its agent does now
+	message string       // what its agent said last
+	usage   *agent.Usage // so far
+	line    []byte       // the unfinished last line of its output
+	tail    []string     // the last lines before that
 }
 
 type said struct {
@@ -221,7 +221,7 @@ type action struct {
 }
 
 func (f *follower) agent(fl *flight, ev journal.Event) {
-	said := harness.Event{Kind: "message", Text: ev.Text}
+	said := agent.Event{Kind: "message", Text: ev.Text}
 	if len(ev.Data) > 0 {
 		_ = json.Unmarshal(ev.Data, &said)
 	}

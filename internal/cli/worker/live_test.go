@@ -9,9 +9,9 @@ import (
 
 	"github.com/charmbracelet/lipgloss"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/workflow"
@@ -35,9 +35,9 @@ func (f *follower) tell(after time.Duration, kind, op, text string, data any) {
 	f.event(ev)
 }
 
-func act(phase, command, text string) harness.Event {
+func act(phase, command, text string) agent.Event {
 	payload, _ := json.Marshal(action{Phase: phase, Command: command})
-	return harness.Event{Kind: "action", Text: text, Payload: payload}
+	return agent.Event{Kind: "action", Text: text, Payload: payload}
 }
 
 // play is a run with an agent and a command side by side.
@@ -46,8 +46,8 @@ func (f *follower) play() {
 	f.tell(0, "operation", "clock.now", "done", nil)
 	f.tell(0, "operation", "session.ask[writer]:fix", "begins", nil)
 	f.tell(0, "attempt", "session.ask[writer]:fix", "", nil)
-	f.tell(0, "agent", "session.ask[writer]:fix", "Looking.\nAnd thinking.", harness.Event{Kind: "message", Text: "Looking.\nAnd thinking."})
-	f.tell(0, "agent", "session.ask[writer]:fix", "", harness.Event{Kind: "usage", Usage: &harness.Usage{Input: 3000, Output: 100}})
+	f.tell(0, "agent", "session.ask[writer]:fix", "Looking.\nAnd thinking.", agent.Event{Kind: "message", Text: "Looking.\nAnd thinking."})
+	f.tell(0, "agent", "session.ask[writer]:fix", "", agent.Event{Kind: "usage", Usage: &agent.Usage{Input: 3000, Output: 100}})
 	f.tell(0, "agent", "session.ask[writer]:fix", "$ go test ./...", act("started", "/bin/bash -lc 'go test ./...'", ""))
 	f.tell(0, "operation", "session.exec[審査員]:check\x1b[2J", "begins", nil)
 	f.tell(0, "output", "session.exec[審査員]:check\x1b[2J", "one\ntwo\x1b]0;owned\a\nthr", nil)
@@ -56,7 +56,7 @@ func (f *follower) play() {
 
 func (f *follower) finish() {
 	f.tell(2*time.Second, "agent", "session.ask[writer]:fix", "$ go test ./... → exit 0", act("completed", "", ""))
-	f.tell(62*time.Second, "operation", "session.ask[writer]:fix", "done", map[string]any{"millis": 62000, "usage": harness.Usage{Input: 12000, Output: 400}})
+	f.tell(62*time.Second, "operation", "session.ask[writer]:fix", "done", map[string]any{"millis": 62000, "usage": agent.Usage{Input: 12000, Output: 400}})
 	f.tell(90*time.Second, "operation", "session.exec[審査員]:check\x1b[2J", "done", map[string]any{"millis": 80, "exitCode": 1})
 	f.tell(90*time.Second, "operation", "workspace.writeBack", "failed: no", nil)
 }

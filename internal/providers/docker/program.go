@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/login"
@@ -96,7 +96,7 @@ const installLimit = 20 * time.Minute
 func (s *sandbox) install(ctx context.Context) (string, error) {
 	program := imagecache.Codex()
 	for _, f := range program.Files {
-		if err := sessiondir.Place(s.spec.Dir, recipeDir, harness.File{Path: f.Path, Content: f.Data, Mode: f.Mode}, s.spec.Gives); err != nil {
+		if err := sessiondir.Place(s.spec.Dir, recipeDir, agent.File{Path: f.Path, Content: f.Data, Mode: f.Mode}, s.spec.Gives); err != nil {
 			return "", failure.Wrap(err, failure.Failed, "put the recipe of Codex into the session's home")
 		}
 	}
@@ -160,7 +160,7 @@ func (s *sandbox) secret(ctx context.Context, program, name string, content []by
 }
 
 // Place puts a file into a program's home; a secret one only into the container's memory.
-func (s *sandbox) Place(ctx context.Context, program string, f harness.File) error {
+func (s *sandbox) Place(ctx context.Context, program string, f agent.File) error {
 	if f.Secret {
 		return s.secret(ctx, program, f.Path, f.Content)
 	}

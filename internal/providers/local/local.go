@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -33,7 +33,7 @@ type Provider struct {
 	executable string
 	host       map[string]string
 	now        func() time.Time
-	programs   func(program string) (harness.Receipt, error)
+	programs   func(program string) (agent.Receipt, error)
 }
 
 // New makes the provider. The executable is this binary, which is also the supervisor (see system.Executable); host is the

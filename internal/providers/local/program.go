@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
@@ -21,14 +21,14 @@ const codex = "codex"
 func (*Provider) Credentials(def json.RawMessage) []string { return targets.CredentialsOf(def) }
 
 // WithPrograms tells where prepared programs are: find fails with NotReady for one that is not prepared.
-func (p *Provider) WithPrograms(find func(program string) (harness.Receipt, error)) *Provider {
+func (p *Provider) WithPrograms(find func(program string) (agent.Receipt, error)) *Provider {
 	p.programs = find
 	return p
 }
 
-func (p *Provider) program(name string) (harness.Receipt, error) {
+func (p *Provider) program(name string) (agent.Receipt, error) {
 	if p.programs == nil {
-		return harness.Receipt{}, failure.New(failure.NotReady, "%s is not prepared", name).WithHint("laufwerk prepare local")
+		return agent.Receipt{}, failure.New(failure.NotReady, "%s is not prepared", name).WithHint("laufwerk prepare local")
 	}
 	return p.programs(name)
 }
@@ -71,14 +71,14 @@ func (s *sandbox) Program(_ context.Context, name string) (providers.Program, er
 	if err != nil {
 		return providers.Program{}, err
 	}
-	if err := sessiondir.Place(s.spec.Dir, name, harness.File{Path: login.CodexFile, Content: content, Mode: 0o600, Secret: true}, nil); err != nil {
+	if err := sessiondir.Place(s.spec.Dir, name, agent.File{Path: login.CodexFile, Content: content, Mode: 0o600, Secret: true}, nil); err != nil {
 		return providers.Program{}, failure.Wrap(err, failure.Failed, "put the login into the session's private home")
 	}
 	return providers.Program{Path: prepared.Path, Home: filepath.Join(s.spec.Dir, filepath.FromSlash(sessiondir.ProgramHome(name)))}, nil
 }
 
 // Place puts a file into a program's home.
-func (s *sandbox) Place(_ context.Context, program string, f harness.File) error {
+func (s *sandbox) Place(_ context.Context, program string, f agent.File) error {
 	return sessiondir.Place(s.spec.Dir, program, f, nil)
 }
 

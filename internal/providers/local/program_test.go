@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
@@ -20,8 +20,8 @@ func TestCodexIsReadyWithProgramAndLogin(t *testing.T) {
 	host := map[string]string{"HOME": home, "PATH": os.Getenv("PATH")}
 	missing := failure.New(failure.NotReady, "codex is not prepared").WithHint("laufwerk prepare local")
 	var prepared error = missing
-	p := New("/proc/self/exe", host, time.Now).WithPrograms(func(string) (harness.Receipt, error) {
-		return harness.Receipt{Path: "/opt/codex", Version: "1.2.3"}, prepared
+	p := New("/proc/self/exe", host, time.Now).WithPrograms(func(string) (agent.Receipt, error) {
+		return agent.Receipt{Path: "/opt/codex", Version: "1.2.3"}, prepared
 	})
 	def, err := p.Validate(json.RawMessage(`{"credentials":"codex-subscription"}`))
 	if err != nil {
@@ -74,7 +74,7 @@ func TestPlacingIntoAHomeThatTheAgentWrote(t *testing.T) {
 		}
 	}
 	s := &sandbox{spec: spec{Dir: dir}}
-	if err := s.Place(context.Background(), "codex", harness.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err != nil {
+	if err := s.Place(context.Background(), "codex", agent.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err != nil {
 		t.Fatal(err)
 	}
 	if b, _ := os.ReadFile(target); string(b) != "mine" {
@@ -94,11 +94,11 @@ func TestPlacingIntoAHomeThatTheAgentWrote(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "home/codex")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Place(context.Background(), "codex", harness.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err == nil {
+	if err := s.Place(context.Background(), "codex", agent.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err == nil {
 		t.Error("a home that is a link was followed")
 	}
 	for _, path := range []string{"../x", "/x", "", "a/../../x"} {
-		if err := s.Place(context.Background(), "codex", harness.File{Path: path, Mode: 0o600}); err == nil {
+		if err := s.Place(context.Background(), "codex", agent.File{Path: path, Mode: 0o600}); err == nil {
 			t.Errorf("%q was taken", path)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -93,7 +93,7 @@ func TestSandboxInWhichAllElseIsStopped(t *testing.T) {
 		`env -i setsid sh -c 'while :; do for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || [ $p = $$ ] || kill -STOP $p; done; done' >/dev/null 2>&1 & sleep 1000`)
 	b.appears("begun")
 	eventually(t, "it meets laufwerk's own", func() bool {
-		err := sb.Place(bounded(t), "codex", harness.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true})
+		err := sb.Place(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true})
 		return err != nil && failure.Is(err, failure.NotReady) && strings.Contains(err.Error(), "did not end within 3s: something else that runs there")
 	})
 	n := 1

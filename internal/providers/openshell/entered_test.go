@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
@@ -274,7 +274,7 @@ func TestSandboxFiles(t *testing.T) {
 	if _, err := sb.ReadFile(bounded(t), "none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	must(t, sb.Place(bounded(t), "codex", harness.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
+	must(t, sb.Place(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
 	if said, code := b.run(in, sb, "2", "cat $HOME/codex/token; readlink $HOME/codex/token"); said != "secret/dev/shm/laufwerk/secret/codex/token\n" || code != 0 {
 		t.Errorf("%q %d", said, code)
 	}
@@ -382,7 +382,7 @@ func TestSandboxOutlivesItsGateway(t *testing.T) {
 	g, err := b.gateway(bounded(t), here)
 	must(t, err)
 	eventually(t, "there is a connection again", func() bool { _, presence, _ := g.Get(bounded(t), in.Name); return presence == providers.Present })
-	must(t, sb.Place(bounded(t), "codex", harness.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
+	must(t, sb.Place(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
 	next := b.another()
 	again, err := next.Enter(bounded(t), in, coding)
 	must(t, err)

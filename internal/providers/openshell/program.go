@@ -5,8 +5,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/login"
@@ -32,7 +32,7 @@ func (b *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 	if err != nil {
 		return providers.Program{}, err
 	}
-	if err := sessiondir.Place(b.l.s.Dir, name, harness.File{Path: login.CodexFile, Content: content, Mode: 0o600}, nil); err != nil {
+	if err := sessiondir.Place(b.l.s.Dir, name, agent.File{Path: login.CodexFile, Content: content, Mode: 0o600}, nil); err != nil {
 		return providers.Program{}, failure.Wrap(err, failure.NotReady, "put the login of placeholders into the session's home")
 	}
 	return providers.Program{Path: path.Join(imagecache.OpenShellPrefix, binary), Home: path.Join(policy.Home, name), Placeholders: true}, nil
@@ -65,7 +65,7 @@ func placeholder(value string) bool {
 }
 
 // Place puts a file into a program's home; a secret one only into the sandbox's memory, with a link to it.
-func (b *sandbox) Place(ctx context.Context, program string, f harness.File) error {
+func (b *sandbox) Place(ctx context.Context, program string, f agent.File) error {
 	if !f.Secret {
 		return sessiondir.Place(b.l.s.Dir, program, f, nil)
 	}

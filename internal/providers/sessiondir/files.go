@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
@@ -159,7 +159,7 @@ func refused(name string, err error) error {
 func ProgramHome(program string) string { return Home + "/" + program }
 
 // Place puts a file into a program's home. Nothing there is followed, and what has the file's name is replaced.
-func Place(dir, program string, f harness.File, user *User) error {
+func Place(dir, program string, f agent.File, user *User) error {
 	return inHome(dir, program, f.Path, user, func(root *safefs.Root, name, tmp string) error {
 		return put(root, name, tmp, uint32(f.Mode.Perm()), f.Content, user)
 	})

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/harness"
-	"github.com/laufwerk/laufwerk/internal/harness/codex"
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/testkit"
@@ -22,7 +22,7 @@ import (
 
 // The real Codex has nothing but placeholders, the proxy and its authority, and reaches its model with the real login.
 //
-// Its own provider could not be used: see harness.Turn's Placeholders.
+// Its own provider could not be used: see agent.Turn's Placeholders.
 func TestCodexReachesItsModelThroughTheProxy(t *testing.T) {
 	binary := testkit.CodexBinary(t)
 	model := testkit.NewModel(t, testkit.Shell("echo made >/sandbox/work/by-codex"), testkit.Say("done"))
@@ -65,8 +65,8 @@ func TestCodexReachesItsModelThroughTheProxy(t *testing.T) {
 	if err != nil || code != 0 {
 		t.Fatalf("%d %s %v", code, stderr, err)
 	}
-	turn, err := codex.New().Turn(harness.Turn{
-		Options: json.RawMessage(`{}`), Prompt: "hello", PermissionMode: harness.AllowAll, Placeholders: true,
+	turn, err := codex.New().Turn(agent.Turn{
+		Options: json.RawMessage(`{}`), Prompt: "hello", PermissionMode: agent.AllowAll, Placeholders: true,
 		Binary: "/opt/codex/codex", Home: "/tmp/home/codex", Workdir: "/sandbox/work",
 	})
 	must(t, err)

@@ -2,7 +2,7 @@
 // read its events, judge its end, stop it. Never where: that is the provider's.
 //
 // To add a harness: a folder below this one, one line in internal/app, its module in sdk/.
-package harness
+package agent
 
 import (
 	"encoding/json"

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
@@ -36,7 +36,7 @@ type Harness struct{ host map[string]string }
 // New makes the harness; host is the worker's environment, from which variables are taken that say so.
 func New(host map[string]string) *Harness { return &Harness{host: host} }
 
-var _ harness.Harness = (*Harness)(nil)
+var _ agent.Harness = (*Harness)(nil)
 
 // Program is the harness's name.
 func (*Harness) Program() string { return Program }
@@ -54,8 +54,8 @@ func (*Harness) Executable(given json.RawMessage) string {
 func (*Harness) Credential() string { return "" }
 
 // Accept refuses what only a program that laufwerk knows could be told.
-func (*Harness) Accept(a harness.Agent) error {
-	if a.PermissionMode != harness.AllowAll {
+func (*Harness) Accept(a agent.Agent) error {
+	if a.PermissionMode != agent.AllowAll {
 		return options.Invalid("permissionMode", "%q is refused: a program of your own has no permissions that laufwerk could set; use a target that isolates it", a.PermissionMode)
 	}
 	if len(a.Skills) > 0 {
@@ -112,19 +112,19 @@ type request struct {
 }
 
 // Turn says what to run. The program's own graceful stop is what a terminal sends it: SIGINT.
-func (h *Harness) Turn(t harness.Turn) (harness.Command, error) {
+func (h *Harness) Turn(t agent.Turn) (agent.Command, error) {
 	c, err := parse(t.Options)
 	if err != nil {
-		return harness.Command{}, err
+		return agent.Command{}, err
 	}
 	env, err := c.Env.Resolve(h.host)
 	if err != nil {
-		return harness.Command{}, failure.Wrap(err, failure.NotReady, "start %s", c.Command[0])
+		return agent.Command{}, failure.Wrap(err, failure.NotReady, "start %s", c.Command[0])
 	}
-	cmd := harness.Command{Argv: c.Command, Env: env, Interrupt: syscall.SIGINT}
+	cmd := agent.Command{Argv: c.Command, Env: env, Interrupt: syscall.SIGINT}
 	if c.Protocol == JSON {
 		if cmd.Stdin, err = json.Marshal(request{Prompt: prompt(t, false), Conversation: t.Conversation, Output: t.Schema}); err != nil {
-			return harness.Command{}, err
+			return agent.Command{}, err
 		}
 		cmd.Stdin = append(cmd.Stdin, '\n')
 		return cmd, nil
@@ -145,7 +145,7 @@ func parse(raw json.RawMessage) (config, error) {
 }
 
 // prompt is what the program is asked, with everything that its protocol has no field for.
-func prompt(t harness.Turn, schema bool) string {
+func prompt(t agent.Turn, schema bool) string {
 	var parts []string
 	if t.Instructions != "" {
 		parts = append(parts, t.Instructions)
@@ -161,7 +161,7 @@ func prompt(t harness.Turn, schema bool) string {
 }
 
 // Reader reads one turn. Options that Validate did not make are reported by the reader's End.
-func (*Harness) Reader(t harness.Turn) harness.Reader {
+func (*Harness) Reader(t agent.Turn) agent.Reader {
 	c, err := parse(t.Options)
 	switch {
 	case err != nil:
@@ -175,5 +175,5 @@ func (*Harness) Reader(t harness.Turn) harness.Reader {
 
 type broken struct{ err error }
 
-func (broken) Feed([]byte) []harness.Event              { return nil }
-func (b broken) End(int, string) (harness.Reply, error) { return harness.Reply{}, b.err }
+func (broken) Feed([]byte) []agent.Event              { return nil }
+func (b broken) End(int, string) (agent.Reply, error) { return agent.Reply{}, b.err }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
@@ -82,20 +82,20 @@ func optionsFor(t *testing.T, url string, more map[string]any) json.RawMessage {
 }
 
 // turn runs one turn.
-func (s *station) turn(t harness.Turn) (harness.Reply, []harness.Event, error) {
+func (s *station) turn(t agent.Turn) (agent.Reply, []agent.Event, error) {
 	s.t.Helper()
 	cmd, reader := s.command(t)
 	return s.finish(cmd, reader)
 }
 
-func (s *station) command(t harness.Turn) (*exec.Cmd, harness.Reader) {
+func (s *station) command(t agent.Turn) (*exec.Cmd, agent.Reader) {
 	s.t.Helper()
 	t.Binary, t.Home, t.Workdir = s.binary, s.home, s.work
 	if t.Options == nil {
 		t.Options = s.options(nil)
 	}
 	if t.PermissionMode == "" {
-		t.PermissionMode = harness.AllowAll
+		t.PermissionMode = agent.AllowAll
 	}
 	c, err := New().Turn(t)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *station) command(t harness.Turn) (*exec.Cmd, harness.Reader) {
 	return cmd, New().Reader(t)
 }
 
-func (s *station) finish(cmd *exec.Cmd, reader harness.Reader) (harness.Reply, []harness.Event, error) {
+func (s *station) finish(cmd *exec.Cmd, reader agent.Reader) (agent.Reply, []agent.Event, error) {
 	s.t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -144,11 +144,11 @@ func TestTurnsOfTheRealCodex(t *testing.T) {
 	s.write(filepath.Join(strings.TrimPrefix(s.env[1], "HOME="), ".bashrc"), "export FROM_RC=canary\n")
 	schema := json.RawMessage(`{"type":"object","properties":{"answer":{"type":"number"}},"required":["answer"],"additionalProperties":false}`)
 
-	first, events, err := s.turn(harness.Turn{Prompt: "do it", Instructions: "be \"terse\"\n\tand kind\u007f", Options: s.options(map[string]any{"reasoningEffort": "high"})})
-	if err != nil || first.Text != "first" || !harness.IsUUID(first.Conversation) {
+	first, events, err := s.turn(agent.Turn{Prompt: "do it", Instructions: "be \"terse\"\n\tand kind\u007f", Options: s.options(map[string]any{"reasoningEffort": "high"})})
+	if err != nil || first.Text != "first" || !agent.IsUUID(first.Conversation) {
 		t.Fatalf("reply %+v, %v", first, err)
 	}
-	want := harness.Usage{Input: 3 * testkit.InputTokens, Cached: 3 * testkit.CachedTokens, Output: 3 * testkit.OutputTokens, Reasoning: 3 * testkit.ReasoningTokens}
+	want := agent.Usage{Input: 3 * testkit.InputTokens, Cached: 3 * testkit.CachedTokens, Output: 3 * testkit.OutputTokens, Reasoning: 3 * testkit.ReasoningTokens}
 	if first.Usage == nil || *first.Usage != want {
 		t.Errorf("usage %+v, want %+v", first.Usage, want)
 	}
@@ -160,7 +160,7 @@ func TestTurnsOfTheRealCodex(t *testing.T) {
 		t.Errorf("events %v", events)
 	}
 
-	second, _, err := s.turn(harness.Turn{Prompt: "again", Conversation: first.Conversation, State: first.State, Schema: schema})
+	second, _, err := s.turn(agent.Turn{Prompt: "again", Conversation: first.Conversation, State: first.State, Schema: schema})
 	if err != nil || second.Text != `{"answer":42}` || second.Conversation != first.Conversation {
 		t.Fatalf("reply %+v, %v", second, err)
 	}
@@ -229,7 +229,7 @@ func sameJSON(a, b []byte) bool {
 
 func TestWebSearchIsOfferedWhereItIsAsked(t *testing.T) {
 	s := newStation(t, testkit.Say("ok"))
-	if _, _, err := s.turn(harness.Turn{Prompt: "x", Options: s.options(map[string]any{"webSearch": true})}); err != nil {
+	if _, _, err := s.turn(agent.Turn{Prompt: "x", Options: s.options(map[string]any{"webSearch": true})}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(s.model.Requests("")[0].Raw, `"web_search"`) {
@@ -240,11 +240,11 @@ func TestWebSearchIsOfferedWhereItIsAsked(t *testing.T) {
 // What Codex tells the model of skills that were put into its home: enough to read them.
 func TestSkillsAreOfferedToTheModel(t *testing.T) {
 	s := newStation(t, testkit.Say("ok"))
-	skill := harness.Skill{
+	skill := agent.Skill{
 		Name: "release-notes", Description: `For "release notes": what they hold`, Content: "Write xylophone.\n",
 		Files: map[string]string{"scripts/list.sh": "#!/bin/sh\necho list\n", "example.md": "e\n"},
 	}
-	if _, _, err := s.turn(harness.Turn{Prompt: "x", Skills: []harness.Skill{skill}}); err != nil {
+	if _, _, err := s.turn(agent.Turn{Prompt: "x", Skills: []agent.Skill{skill}}); err != nil {
 		t.Fatal(err)
 	}
 	sent := s.model.Requests("")[0].Raw

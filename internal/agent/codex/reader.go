@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/agent"
 )
 
 // reader reads the events of one turn. What they say is the agent's: only their order is relied on.
 type reader struct {
-	harness.Lines
+	agent.Lines
 	asked  string // the thread that was to be continued
 	before state
 
@@ -38,9 +38,9 @@ type state struct {
 }
 
 // Reader reads one turn.
-func (*Harness) Reader(t harness.Turn) harness.Reader {
+func (*Harness) Reader(t agent.Turn) agent.Reader {
 	r := &reader{asked: t.Conversation}
-	r.Lines = harness.NewLines(r.line)
+	r.Lines = agent.NewLines(r.line)
 	_ = json.Unmarshal(t.State, &r.before) // none at the beginning
 	return r
 }
@@ -57,10 +57,10 @@ type line struct {
 	} `json:"error"`
 }
 
-func (r *reader) line(b []byte) []harness.Event {
+func (r *reader) line(b []byte) []agent.Event {
 	var l line
 	if b[0] != '{' || json.Unmarshal(b, &l) != nil || l.Type == "" {
-		r.Breaks("line %d is not an event: %s", r.Number(), harness.Quoted(b))
+		r.Breaks("line %d is not an event: %s", r.Number(), agent.Quoted(b))
 		return nil
 	}
 	switch {
@@ -94,33 +94,33 @@ func (r *reader) line(b []byte) []harness.Event {
 			return nil
 		}
 		r.total = l.Usage
-		return []harness.Event{{Kind: "usage", Usage: r.usage()}}
+		return []agent.Event{{Kind: "usage", Usage: r.usage()}}
 	case "turn.failed":
 		r.last, r.message = l.Type, l.Error.Message
 	case "error": // "Reconnecting… 2/5": no end
 		r.notice = l.Message
-		return []harness.Event{{Kind: "notice", Text: l.Message}}
+		return []agent.Event{{Kind: "notice", Text: l.Message}}
 	}
 	return nil // what newer versions say in addition
 }
 
-func (r *reader) started(id string) []harness.Event {
+func (r *reader) started(id string) []agent.Event {
 	switch {
 	case r.thread != "":
 		r.Breaks("a second thread started")
-	case !harness.IsUUID(id):
-		r.Breaks("expected a UUID as the thread's id, got %s", harness.Quoted([]byte(id)))
+	case !agent.IsUUID(id):
+		r.Breaks("expected a UUID as the thread's id, got %s", agent.Quoted([]byte(id)))
 	case r.asked != "" && id != r.asked:
 		r.Breaks("it continued the thread %s instead of %s", id, r.asked)
 	default:
 		r.thread = id
-		return []harness.Event{{Kind: "conversation", Text: id}}
+		return []agent.Event{{Kind: "conversation", Text: id}}
 	}
 	return nil
 }
 
 // usage is what this turn added, and what turns added that were cut before it.
-func (r *reader) usage() *harness.Usage {
+func (r *reader) usage() *agent.Usage {
 	if r.total == nil {
 		return nil
 	}
@@ -128,16 +128,16 @@ func (r *reader) usage() *harness.Usage {
 	if r.before.Thread != r.thread || was.Input > r.total.Input || was.Cached > r.total.Cached || was.Output > r.total.Output || was.Reasoning > r.total.Reasoning {
 		was = tokens{}
 	}
-	return &harness.Usage{
+	return &agent.Usage{
 		Input: r.total.Input - was.Input, Cached: r.total.Cached - was.Cached,
 		Output: r.total.Output - was.Output, Reasoning: r.total.Reasoning - was.Reasoning,
 	}
 }
 
 // End judges the turn.
-func (r *reader) End(exitCode int, stderrTail string) (harness.Reply, error) {
+func (r *reader) End(exitCode int, stderrTail string) (agent.Reply, error) {
 	broken := r.Close()
-	out := harness.Reply{Conversation: r.thread, Usage: r.usage()}
+	out := agent.Reply{Conversation: r.thread, Usage: r.usage()}
 	if r.total != nil {
 		out.State, _ = json.Marshal(state{Thread: r.thread, Total: *r.total})
 	}
@@ -147,7 +147,7 @@ func (r *reader) End(exitCode int, stderrTail string) (harness.Reply, error) {
 	case r.last == "turn.failed":
 		return out, judge(exitCode, r.message)
 	case r.last == "" && r.asked != "" && r.thread == "" && strings.Contains(stderrTail, "no rollout found"):
-		return out, fmt.Errorf("there is no thread %s: %w", r.asked, harness.ErrConversationLost)
+		return out, fmt.Errorf("there is no thread %s: %w", r.asked, agent.ErrConversationLost)
 	case r.last == "" && exitCode != 0 && r.notice != "" && r.thread == "":
 		return out, judge(exitCode, r.notice)
 	case r.last == "" && exitCode != 0:

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 )
 
 func TestOptions(t *testing.T) {
@@ -73,16 +73,16 @@ func TestRefusedOptions(t *testing.T) {
 }
 
 func TestWhatAnAgentMayNotAsk(t *testing.T) {
-	for path, a := range map[string]harness.Agent{
-		"activeTools":  {PermissionMode: harness.AllowAll, ActiveTools: []string{"x"}},
-		"instructions": {PermissionMode: harness.AllowAll, Instructions: strings.Repeat("x", maxInstructions+1)},
+	for path, a := range map[string]agent.Agent{
+		"activeTools":  {PermissionMode: agent.AllowAll, ActiveTools: []string{"x"}},
+		"instructions": {PermissionMode: agent.AllowAll, Instructions: strings.Repeat("x", maxInstructions+1)},
 	} {
 		if f := failure.As(New().Accept(a)); f == nil || !slices.Equal(f.Paths, []string{path}) {
 			t.Errorf("%s: %v", path, f)
 		}
 	}
-	for _, mode := range []string{harness.AllowAll, harness.AllowEdits, harness.AllowReads} {
-		if err := New().Accept(harness.Agent{PermissionMode: mode, Instructions: "be kind"}); err != nil {
+	for _, mode := range []string{agent.AllowAll, agent.AllowEdits, agent.AllowReads} {
+		if err := New().Accept(agent.Agent{PermissionMode: mode, Instructions: "be kind"}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestProviderForPlaceholders(t *testing.T) {
 		`{"chatgpt_base_url":"https://x.example/api/"}`:                                    `model_providers.chatgpt.base_url="https://x.example/api/codex"`,
 		`{"model_provider":"mine","model_providers.mine.base_url":"https://x.example/v1"}`: `model_provider="mine"`,
 	} {
-		turn := harness.Turn{Options: json.RawMessage(`{"config":` + given + `}`), Prompt: "p", PermissionMode: harness.AllowAll, Binary: "/codex", Home: "/h", Workdir: "/w"}
+		turn := agent.Turn{Options: json.RawMessage(`{"config":` + given + `}`), Prompt: "p", PermissionMode: agent.AllowAll, Binary: "/codex", Home: "/h", Workdir: "/w"}
 		for _, turn.Placeholders = range []bool{false, true} {
 			c, err := New().Turn(turn)
 			if err != nil {
@@ -112,8 +112,8 @@ func TestProviderForPlaceholders(t *testing.T) {
 
 // The rules come after what the user has set, and the conversation is no option.
 func TestArguments(t *testing.T) {
-	turn := harness.Turn{
-		Options: json.RawMessage(`{"model":"m","config":{"a.b":"x\"y\\\n","n":1}}`), Prompt: "-p", PermissionMode: harness.AllowReads,
+	turn := agent.Turn{
+		Options: json.RawMessage(`{"model":"m","config":{"a.b":"x\"y\\\n","n":1}}`), Prompt: "-p", PermissionMode: agent.AllowReads,
 		Binary: "/codex", Home: "/home/x", Workdir: "/work", Conversation: "01a2286d-63f4-7870-8060-b2e9c0a7cad7", Schema: json.RawMessage(`{}`),
 	}
 	c, err := New().Turn(turn)

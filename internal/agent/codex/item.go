@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/agent"
 )
 
 // item is a part of a turn; Type says which fields count.
@@ -50,19 +50,19 @@ const (
 )
 
 // event is an item as people follow it. Only commands are told twice: they are what takes time.
-func (i item) event(kind string) []harness.Event {
+func (i item) event(kind string) []agent.Event {
 	done := kind == "item.completed"
 	switch i.Type {
 	case "agent_message":
 		if done {
-			return []harness.Event{{Kind: "message", Text: i.Text}}
+			return []agent.Event{{Kind: "message", Text: i.Text}}
 		}
 	case "reasoning":
 		if done {
-			return []harness.Event{{Kind: "reasoning", Text: i.Text}}
+			return []agent.Event{{Kind: "reasoning", Text: i.Text}}
 		}
 	case "error": // a warning: the turn goes on
-		return []harness.Event{{Kind: "notice", Text: i.Message}}
+		return []agent.Event{{Kind: "notice", Text: i.Message}}
 	case "command_execution":
 		if kind == "item.updated" {
 			return nil
@@ -104,12 +104,12 @@ func (i item) event(kind string) []harness.Event {
 	return nil
 }
 
-func act(text string, a action) []harness.Event {
+func act(text string, a action) []agent.Event {
 	b, err := json.Marshal(a)
 	if err != nil {
 		return nil
 	}
-	return []harness.Event{{Kind: "action", Text: text, Payload: b}}
+	return []agent.Event{{Kind: "action", Text: text, Payload: b}}
 }
 
 func first(s string) string {

@@ -4,18 +4,18 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/laufwerk/laufwerk/internal/harness"
+	"github.com/laufwerk/laufwerk/internal/agent"
 )
 
 // lines reads the JSON protocol.
 type lines struct {
-	harness.Lines
+	agent.Lines
 	program      string
 	conversation string // of the turn before, until the program names one
 	named        bool   // the program named the conversation in this turn
 
 	reply   string
-	usage   *harness.Usage
+	usage   *agent.Usage
 	last    string // "done" or "failed"
 	message string // of failed
 }
@@ -26,23 +26,23 @@ type line struct {
 	ID      string  `json:"id"`
 	Text    *string `json:"text"`
 	Message string  `json:"message"`
-	harness.Usage
+	agent.Usage
 }
 
 func newLines(program, conversation string) *lines {
 	r := &lines{program: program, conversation: conversation}
-	r.Lines = harness.NewLines(r.line)
+	r.Lines = agent.NewLines(r.line)
 	return r
 }
 
-func (r *lines) line(b []byte) []harness.Event {
+func (r *lines) line(b []byte) []agent.Event {
 	if r.last != "" {
-		r.Breaks("line %d comes after %q, which is the last one: %s", r.Number(), r.last, harness.Quoted(b))
+		r.Breaks("line %d comes after %q, which is the last one: %s", r.Number(), r.last, agent.Quoted(b))
 		return nil
 	}
 	var l line
 	if err := json.Unmarshal(b, &l); err != nil || b[0] != '{' {
-		r.Breaks("line %d is not a JSON object of the protocol: %s", r.Number(), harness.Quoted(b))
+		r.Breaks("line %d is not a JSON object of the protocol: %s", r.Number(), agent.Quoted(b))
 		return nil
 	}
 	switch l.Type {
@@ -54,7 +54,7 @@ func (r *lines) line(b []byte) []harness.Event {
 			return nil
 		}
 		r.reply = *l.Text
-		return []harness.Event{{Kind: "message", Text: r.reply}}
+		return []agent.Event{{Kind: "message", Text: r.reply}}
 	case "usage":
 		u := l.Usage
 		if min(u.Input, u.Cached, u.Output, u.Reasoning) < 0 {
@@ -62,32 +62,32 @@ func (r *lines) line(b []byte) []harness.Event {
 			return nil
 		}
 		r.usage = &u
-		return []harness.Event{{Kind: "usage", Usage: &u}}
+		return []agent.Event{{Kind: "usage", Usage: &u}}
 	case "done", "failed":
 		r.last, r.message = l.Type, l.Message
 	default:
-		r.Breaks("line %d has the unknown type %s", r.Number(), harness.Quoted([]byte(l.Type)))
+		r.Breaks("line %d has the unknown type %s", r.Number(), agent.Quoted([]byte(l.Type)))
 	}
 	return nil
 }
 
-func (r *lines) talk(l line) []harness.Event {
+func (r *lines) talk(l line) []agent.Event {
 	switch {
-	case !harness.IsUUID(l.ID):
-		r.Breaks("line %d: expected a UUID as the id of the conversation, got %s", r.Number(), harness.Quoted([]byte(l.ID)))
+	case !agent.IsUUID(l.ID):
+		r.Breaks("line %d: expected a UUID as the id of the conversation, got %s", r.Number(), agent.Quoted([]byte(l.ID)))
 	case r.named && l.ID != r.conversation:
 		r.Breaks("line %d names a second conversation", r.Number())
 	case !r.named:
 		r.named, r.conversation = true, l.ID
-		return []harness.Event{{Kind: "conversation", Text: l.ID}}
+		return []agent.Event{{Kind: "conversation", Text: l.ID}}
 	}
 	return nil
 }
 
 // End judges the turn. The conversation and the usage are told also of a turn that failed.
-func (r *lines) End(exitCode int, stderrTail string) (harness.Reply, error) {
+func (r *lines) End(exitCode int, stderrTail string) (agent.Reply, error) {
 	broken := r.Close()
-	out := harness.Reply{Conversation: r.conversation, Usage: r.usage}
+	out := agent.Reply{Conversation: r.conversation, Usage: r.usage}
 	switch {
 	case broken != "" && exitCode != 0:
 		return out, failed(exitCode, "%s exited with status %d%s; its output broke the protocol: %s", r.program, exitCode, said(stderrTail, ""), broken)

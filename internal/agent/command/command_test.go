@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 )
 
 const id = "0190b5a0-9c5a-7cc2-8f5c-0a1b2c3d4e5f"
@@ -59,21 +59,21 @@ func TestTurn(t *testing.T) {
 	lines := normal(t, `{"command":["agent"],"protocol":"json"}`)
 	for _, c := range []struct {
 		name  string
-		turn  harness.Turn
+		turn  agent.Turn
 		stdin string
 	}{
-		{"text", harness.Turn{Options: text, Prompt: "do it\n"}, "do it\n"},
-		{"instructions", harness.Turn{Options: text, Prompt: "do", Instructions: "be kind"}, "be kind\n\ndo"},
-		{"json", harness.Turn{Options: lines, Prompt: "a\n\"b\"", Conversation: id, Schema: json.RawMessage(`{"type":"string"}`)},
+		{"text", agent.Turn{Options: text, Prompt: "do it\n"}, "do it\n"},
+		{"instructions", agent.Turn{Options: text, Prompt: "do", Instructions: "be kind"}, "be kind\n\ndo"},
+		{"json", agent.Turn{Options: lines, Prompt: "a\n\"b\"", Conversation: id, Schema: json.RawMessage(`{"type":"string"}`)},
 			`{"prompt":"a\n\"b\"","conversation":"` + id + `","output":{"type":"string"}}` + "\n"},
-		{"json, first", harness.Turn{Options: lines, Prompt: "a"}, `{"prompt":"a"}` + "\n"},
+		{"json, first", agent.Turn{Options: lines, Prompt: "a"}, `{"prompt":"a"}` + "\n"},
 	} {
 		got, err := h.Turn(c.turn)
 		if err != nil || string(got.Stdin) != c.stdin {
 			t.Errorf("%s: %q %v", c.name, got.Stdin, err)
 		}
 	}
-	got, err := h.Turn(harness.Turn{Options: text, Prompt: "do", Continued: true, Schema: json.RawMessage(`{"type":"array"}`)})
+	got, err := h.Turn(agent.Turn{Options: text, Prompt: "do", Continued: true, Schema: json.RawMessage(`{"type":"array"}`)})
 	if err != nil || !slices.Equal(got.Argv, []string{"agent", "-x"}) || !slices.Equal(got.Env, []string{"A=1", "B=h"}) {
 		t.Fatalf("%+v %v", got, err)
 	}
@@ -82,7 +82,7 @@ func TestTurn(t *testing.T) {
 			t.Errorf("%q is not in %q", want, got.Stdin)
 		}
 	}
-	if _, err := New(nil).Turn(harness.Turn{Options: text, Prompt: "do"}); !failure.Is(err, failure.NotReady) {
+	if _, err := New(nil).Turn(agent.Turn{Options: text, Prompt: "do"}); !failure.Is(err, failure.NotReady) {
 		t.Errorf("%v", err)
 	}
 }
@@ -103,7 +103,7 @@ func TestTextReply(t *testing.T) {
 		{"", strings.Repeat("x", 1000), 1, "", "…x"},
 		{strings.Repeat("x", maxReply+1), "", 0, "", "longer than 16777216 bytes"},
 	} {
-		r := New(nil).Reader(harness.Turn{Options: normal(t, `{"command":["agent"]}`)})
+		r := New(nil).Reader(agent.Turn{Options: normal(t, `{"command":["agent"]}`)})
 		for _, b := range [][]byte{[]byte(c.out)[:len(c.out)/2], []byte(c.out)[len(c.out)/2:]} {
 			if ev := r.Feed(b); len(ev) > 0 {
 				t.Errorf("events %v", ev)
@@ -173,7 +173,7 @@ func TestJSONLines(t *testing.T) {
 				continue
 			}
 			for _, end := range []string{"\n", ""} {
-				r := New(nil).Reader(harness.Turn{Options: normal(t, `{"command":["agent"],"protocol":"json"}`)})
+				r := New(nil).Reader(agent.Turn{Options: normal(t, `{"command":["agent"],"protocol":"json"}`)})
 				out := strings.Join(c.out, "\n")
 				if out != "" {
 					out += end
@@ -189,13 +189,13 @@ func TestJSONLines(t *testing.T) {
 }
 
 func TestJSONEvents(t *testing.T) {
-	r := New(nil).Reader(harness.Turn{Options: normal(t, `{"command":["agent"],"protocol":"json"}`), Conversation: "1190b5a0-9c5a-7cc2-8f5c-0a1b2c3d4e5f"})
-	u := &harness.Usage{Input: 5, Cached: 2, Output: 7, Reasoning: 1}
-	var got []harness.Event
+	r := New(nil).Reader(agent.Turn{Options: normal(t, `{"command":["agent"],"protocol":"json"}`), Conversation: "1190b5a0-9c5a-7cc2-8f5c-0a1b2c3d4e5f"})
+	u := &agent.Usage{Input: 5, Cached: 2, Output: 7, Reasoning: 1}
+	var got []agent.Event
 	for _, chunk := range []string{`{"type":"conversation","id":"` + id + `"}` + "\n" + `{"type":"mess`, `age","text":"a"}` + "\n", `{"type":"usage","inputTokens":5,"cachedInputTokens":2,"outputTokens":7,"reasoningOutputTokens":1}` + "\n" + `{"type":"failed","message":"no"}`} {
 		got = append(got, r.Feed([]byte(chunk))...)
 	}
-	want := []harness.Event{{Kind: "conversation", Text: id}, {Kind: "message", Text: "a"}, {Kind: "usage", Usage: u}}
+	want := []agent.Event{{Kind: "conversation", Text: id}, {Kind: "message", Text: "a"}, {Kind: "usage", Usage: u}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
@@ -206,7 +206,7 @@ func TestJSONEvents(t *testing.T) {
 }
 
 func TestAConversationThatIsNotNamedAgainIsKept(t *testing.T) {
-	r := New(nil).Reader(harness.Turn{Options: normal(t, `{"command":["agent"],"protocol":"json"}`), Conversation: id})
+	r := New(nil).Reader(agent.Turn{Options: normal(t, `{"command":["agent"],"protocol":"json"}`), Conversation: id})
 	r.Feed([]byte(`{"type":"done"}`))
 	if reply, err := r.End(0, ""); err != nil || reply.Conversation != id {
 		t.Errorf("%+v %v", reply, err)

@@ -3,8 +3,8 @@ package command
 import (
 	"strings"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 )
 
 // maxReply bounds what is kept of a turn's stdout, in bytes; the supervisor keeps no more either.
@@ -17,7 +17,7 @@ type text struct {
 	lost    int64
 }
 
-func (r *text) Feed(chunk []byte) []harness.Event {
+func (r *text) Feed(chunk []byte) []agent.Event {
 	keep := min(len(chunk), maxReply-r.out.Len())
 	r.out.Write(chunk[:keep])
 	r.lost += int64(len(chunk) - keep)
@@ -26,14 +26,14 @@ func (r *text) Feed(chunk []byte) []harness.Event {
 
 // End gives stdout without its last line ends, as a shell's command substitution does. A program that says nothing and
 // exits with 0 has replied with nothing. Invalid UTF-8 becomes U+FFFD.
-func (r *text) End(exitCode int, stderrTail string) (harness.Reply, error) {
+func (r *text) End(exitCode int, stderrTail string) (agent.Reply, error) {
 	if exitCode != 0 {
-		return harness.Reply{}, failed(exitCode, "%s exited with status %d%s", r.program, exitCode, said(stderrTail, r.out.String()))
+		return agent.Reply{}, failed(exitCode, "%s exited with status %d%s", r.program, exitCode, said(stderrTail, r.out.String()))
 	}
 	if r.lost > 0 {
-		return harness.Reply{}, failed(exitCode, "the reply of %s is longer than %d bytes", r.program, maxReply)
+		return agent.Reply{}, failed(exitCode, "the reply of %s is longer than %d bytes", r.program, maxReply)
 	}
-	return harness.Reply{Text: strings.TrimRight(strings.ToValidUTF8(r.out.String(), "\uFFFD"), "\r\n")}, nil
+	return agent.Reply{Text: strings.TrimRight(strings.ToValidUTF8(r.out.String(), "\uFFFD"), "\r\n")}, nil
 }
 
 func failed(exitCode int, format string, args ...any) error {

@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 )
 
 const (
@@ -56,7 +56,7 @@ func TestEnds(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := New().Reader(harness.Turn{Conversation: c.asked})
+			r := New().Reader(agent.Turn{Conversation: c.asked})
 			r.Feed([]byte(strings.Join(c.lines, "\n")))
 			reply, err := r.End(c.exit, c.stderr)
 			if failure.KindOf(err) != c.kind {
@@ -67,16 +67,16 @@ func TestEnds(t *testing.T) {
 			}
 		})
 	}
-	r := New().Reader(harness.Turn{Conversation: "01a2286d-63f4-7870-8060-b2e9c0a7cad7"})
-	if _, err := r.End(1, "Error: thread/resume failed: no rollout found for thread id 01a2"); !errors.Is(err, harness.ErrConversationLost) {
+	r := New().Reader(agent.Turn{Conversation: "01a2286d-63f4-7870-8060-b2e9c0a7cad7"})
+	if _, err := r.End(1, "Error: thread/resume failed: no rollout found for thread id 01a2"); !errors.Is(err, agent.ErrConversationLost) {
 		t.Errorf("a lost thread: %v", err)
 	}
 }
 
 func TestUsageIsThatOfTheTurn(t *testing.T) {
-	turn := func(state string, lines ...string) harness.Reply {
+	turn := func(state string, lines ...string) agent.Reply {
 		t.Helper()
-		r := New().Reader(harness.Turn{State: json.RawMessage(state)})
+		r := New().Reader(agent.Turn{State: json.RawMessage(state)})
 		r.Feed([]byte(strings.Join(lines, "\n")))
 		reply, err := r.End(0, "")
 		if err != nil {
@@ -85,11 +85,11 @@ func TestUsageIsThatOfTheTurn(t *testing.T) {
 		return reply
 	}
 	first := turn("", thread, started, completed)
-	if *first.Usage != (harness.Usage{Input: 30, Cached: 5, Output: 7, Reasoning: 1}) {
+	if *first.Usage != (agent.Usage{Input: 30, Cached: 5, Output: 7, Reasoning: 1}) {
 		t.Errorf("first %+v", first.Usage)
 	}
 	more := strings.NewReplacer(":30,", ":100,", ":7,", ":9,").Replace(completed)
-	if second := turn(string(first.State), thread, started, more); *second.Usage != (harness.Usage{Input: 70, Output: 2}) {
+	if second := turn(string(first.State), thread, started, more); *second.Usage != (agent.Usage{Input: 70, Output: 2}) {
 		t.Errorf("second %+v", second.Usage)
 	}
 	if anew := turn(string(first.State), other, started, more); anew.Usage.Input != 100 {
@@ -98,7 +98,7 @@ func TestUsageIsThatOfTheTurn(t *testing.T) {
 }
 
 func TestALineThatIsTooLong(t *testing.T) {
-	r := New().Reader(harness.Turn{})
+	r := New().Reader(agent.Turn{})
 	r.Feed([]byte(thread + "\n"))
 	chunk := []byte(strings.Repeat("x", 1<<20))
 	for range 20 {
@@ -114,9 +114,9 @@ func TestAnyStreamInAnyPieces(t *testing.T) {
 	lines := []string{thread, other, started, reconnect, message, better, completed, gave, unknown, "", "{", `{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"a","kind":"add"}]}}`}
 	rapid.Check(t, func(t *rapid.T) {
 		stream := strings.Join(rapid.SliceOfN(rapid.SampledFrom(lines), 0, 8).Draw(t, "lines"), "\n")
-		whole, pieces := New().Reader(harness.Turn{}), New().Reader(harness.Turn{})
+		whole, pieces := New().Reader(agent.Turn{}), New().Reader(agent.Turn{})
 		want := whole.Feed([]byte(stream))
-		var got []harness.Event
+		var got []agent.Event
 		for rest := stream; rest != ""; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
 			got = append(got, pieces.Feed([]byte(rest[:n]))...)

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/harness"
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
@@ -38,7 +38,7 @@ type Harness struct{}
 // New makes the harness.
 func New() *Harness { return &Harness{} }
 
-var _ harness.Harness = (*Harness)(nil)
+var _ agent.Harness = (*Harness)(nil)
 
 // Program is the harness's name.
 func (*Harness) Program() string { return Program }
@@ -48,7 +48,7 @@ func (*Harness) Credential() string { return "codex-subscription" }
 
 // Accept holds the rules of `.agent()`. The permission modes are Codex's own sandbox, which the kernel enforces for the
 // commands of its tools: where the kernel refuses, a command fails and does not run without it.
-func (*Harness) Accept(a harness.Agent) error {
+func (*Harness) Accept(a agent.Agent) error {
 	if len(a.ActiveTools) > 0 {
 		return options.Invalid("activeTools", "Codex cannot be given a choice of its tools; permissionMode says what they may do")
 	}
@@ -62,28 +62,28 @@ func (*Harness) Accept(a harness.Agent) error {
 }
 
 // Turn says what to run.
-func (*Harness) Turn(t harness.Turn) (harness.Command, error) {
+func (*Harness) Turn(t agent.Turn) (agent.Command, error) {
 	var c config
 	if err := json.Unmarshal(t.Options, &c); err != nil {
-		return harness.Command{}, err
+		return agent.Command{}, err
 	}
-	if t.Conversation != "" && !harness.IsUUID(t.Conversation) {
-		return harness.Command{}, failure.New(failure.Internal, "%q is not a thread of Codex", t.Conversation)
+	if t.Conversation != "" && !agent.IsUUID(t.Conversation) {
+		return agent.Command{}, failure.New(failure.Internal, "%q is not a thread of Codex", t.Conversation)
 	}
 	prompt := prompt(t)
 	if n := utf8.RuneCountInString(prompt); n > maxPrompt {
-		return harness.Command{}, failure.New(failure.AgentFailed, "the prompt has %d characters, and Codex takes at most %d", n, maxPrompt).
+		return agent.Command{}, failure.New(failure.AgentFailed, "the prompt has %d characters, and Codex takes at most %d", n, maxPrompt).
 			WithHint("write what is long into a file of the workspace, and name the file in the prompt")
 	}
 	if strings.TrimSpace(prompt) == "" {
-		return harness.Command{}, failure.New(failure.AgentFailed, "the prompt is empty, which Codex refuses")
+		return agent.Command{}, failure.New(failure.AgentFailed, "the prompt is empty, which Codex refuses")
 	}
-	cmd := harness.Command{
+	cmd := agent.Command{
 		Argv: append([]string{t.Binary, "exec"}, arguments(t, c)...), Env: []string{"CODEX_HOME=" + t.Home},
 		Stdin: []byte(prompt), Interrupt: syscall.SIGINT, MaxOutput: maxStdout,
 	}
 	if len(t.Schema) > 0 {
-		cmd.Files = append(cmd.Files, harness.File{Path: schemaFile, Content: t.Schema, Mode: 0o600})
+		cmd.Files = append(cmd.Files, agent.File{Path: schemaFile, Content: t.Schema, Mode: 0o600})
 		cmd.Argv = append(cmd.Argv, "--output-schema", path.Join(t.Home, schemaFile))
 	}
 	for _, s := range t.Skills {
@@ -97,7 +97,7 @@ func (*Harness) Turn(t harness.Turn) (harness.Command, error) {
 }
 
 // prompt is what Codex is asked. A thread that was cut has the task already, as far as it got; a new one knows nothing.
-func prompt(t harness.Turn) string {
+func prompt(t agent.Turn) string {
 	if !t.Continued {
 		return t.Prompt
 	}
@@ -105,7 +105,7 @@ func prompt(t harness.Turn) string {
 }
 
 // arguments are laufwerk's own settings, after those of the user: of two for one key the last one counts.
-func arguments(t harness.Turn, c config) []string {
+func arguments(t agent.Turn, c config) []string {
 	args := []string{"--json", "--color", "never", "--skip-git-repo-check", "-C", t.Workdir}
 	for _, k := range slices.Sorted(keys(c.Config)) {
 		args = append(args, "-c", k+"="+toml(c.Config[k]))
@@ -131,9 +131,9 @@ func arguments(t harness.Turn, c config) []string {
 		set("developer_instructions", quote(t.Instructions))
 	}
 	switch t.PermissionMode {
-	case harness.AllowEdits:
+	case agent.AllowEdits:
 		args = append(args, "-s", "workspace-write")
-	case harness.AllowReads:
+	case agent.AllowReads:
 		args = append(args, "-s", "read-only")
 	default:
 		args = append(args, "--dangerously-bypass-approvals-and-sandbox")
