@@ -3,15 +3,26 @@ package suggest
 
 import "strings"
 
-// Closest is the known word nearest to word, "" where none is near: at most a third of its letters (at least one, at most
-// three) are wrong, missing, added or swapped with their neighbour, or one word begins the other. Case does not count.
+// Closest is the known word nearest to word, "" where none is near: a slip away, or one word begins the other. Case does not count.
 func Closest(word string, known []string) string {
+	return closest(word, known, func(low, word string) bool {
+		return len(word) >= 3 && (strings.HasPrefix(low, word) || strings.HasPrefix(word, low) && len(low) >= 3)
+	})
+}
+
+// Slip is the known word that word is a slip of the keyboard away from, "" where there is none: at most a third of its letters (at
+// least one, at most three) are wrong, missing, added or swapped with their neighbour. Case does not count.
+func Slip(word string, known []string) string {
+	return closest(word, known, func(string, string) bool { return false })
+}
+
+func closest(word string, known []string, related func(known, word string) bool) string {
 	word = strings.ToLower(word)
 	best, least := "", 0
 	for _, k := range known {
 		low := strings.ToLower(k)
 		d := distance(word, low)
-		near := d <= min(3, max(1, len(word)/3)) || len(word) >= 3 && (strings.HasPrefix(low, word) || strings.HasPrefix(word, low) && len(low) >= 3)
+		near := d <= min(3, max(1, len(word)/3)) || related(low, word)
 		if near && (best == "" || d < least || d == least && gap(k, word) < gap(best, word)) {
 			best, least = k, d
 		}

@@ -13,3 +13,15 @@ func TestClosest(t *testing.T) {
 		}
 	}
 }
+
+func TestSlipIsNoAbbreviation(t *testing.T) {
+	known := []string{"HOME", "DOCKER_HOST", "SCRIPT_MEMORY"}
+	for word, want := range map[string]string{
+		"HOEM": "HOME", "HOMES": "HOME", "home": "HOME", "DOCKERHOST": "DOCKER_HOST", "SCRIPT_MEMROY": "SCRIPT_MEMORY",
+		"DOCKER": "", "SCRIPT": "", "HOME_DIRECTORY": "", "HOST": "", "CI": "", "CRASH": "",
+	} {
+		if got := Slip(word, known); got != want {
+			t.Errorf("Slip(%q) = %q, want %q", word, got, want)
+		}
+	}
+}

@@ -3,11 +3,8 @@
 package settings
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +15,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/suggest"
 	"github.com/laufwerk/laufwerk/internal/system"
-	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // FileEnv names another settings file than the usual one; that file must be there.
@@ -45,17 +41,16 @@ func Resolve(env *system.Env, sets []string) (*Settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Settings{file: layers.path, values: map[string]Value{}}
+	s := &Settings{file: layers.file.path, values: map[string]Value{}}
 	for _, row := range Table() {
 		v := Value{Setting: row, Origin: layers.origin(row)}
-		raw := layers.viper.Get(row.Name)
-		text, ok := asText(raw)
+		text, ok := layers.value(row)
 		v.Text = text
 		if ok {
 			v.parsed, ok = row.Kind.parse(text, env.Home())
 		}
 		if !ok {
-			return nil, failure.New(failure.SettingsInvalid, "setting %s from %s is %q: expected %s", row.Name, v.Origin, text, row.Kind.Expected).
+			return nil, failure.New(failure.SettingsInvalid, "setting %s from %s is %q: expected %s%s", row.Name, v.Origin, text, row.Kind.Expected, layers.at(row).suffix()).
 				WithHint("laufwerk help environment").WithPaths(row.Name)
 		}
 		s.values[row.Name] = v
@@ -102,11 +97,12 @@ func (s *Settings) Time(name string) time.Duration { return s.values[name].parse
 // Bool is the value of a Bool.
 func (s *Settings) Bool(name string) bool { return s.values[name].parsed.(bool) }
 
+// layers are all that give values, joined by viper: --set before the environment before the file before the defaults.
 type layers struct {
 	viper *viper.Viper
 	flags map[string]bool // canonical names that --set gave
 	vars  map[string]string
-	path  string
+	file  *file
 }
 
 func layersOf(env *system.Env, sets []string) (*layers, error) {
@@ -114,7 +110,14 @@ func layersOf(env *system.Env, sets []string) (*layers, error) {
 	for _, row := range Table() {
 		l.viper.SetDefault(row.Name, row.Default)
 	}
-	if err := l.readFile(env); err != nil {
+	var err error
+	if l.file, err = readFile(env); err != nil {
+		return nil, err
+	}
+	if err := l.viper.MergeConfigMap(l.file.tree); err != nil {
+		return nil, failure.Wrap(err, failure.SettingsInvalid, "settings file %s", l.file.path)
+	}
+	if err := checkVariables(env.Vars); err != nil {
 		return nil, err
 	}
 	for _, row := range Table() { // not viper's own reading of the environment: Env is the only door
@@ -125,13 +128,24 @@ func layersOf(env *system.Env, sets []string) (*layers, error) {
 	for _, set := range sets {
 		name, value, ok := strings.Cut(set, "=")
 		row, known := lookup(name)
-		if !ok || !known {
-			return nil, unknown(name, "--set")
+		if known && !ok {
+			return nil, failure.New(failure.Usage, "--set %s gives no value", name).WithHint("laufwerk --set %s=VALUE …", row.Name)
+		}
+		if !known {
+			return nil, unknown(name, "--set", position{})
 		}
 		l.viper.Set(row.Name, value)
 		l.flags[row.Name] = true
 	}
 	return l, nil
+}
+
+// value is what the nearest layer gives a setting, as text. It is not ok where no setting takes a value of that type.
+func (l *layers) value(row Setting) (text string, ok bool) {
+	if text, typed := l.file.other[row.Name]; typed && l.origin(row) == l.file.path {
+		return text, false
+	}
+	return asText(l.viper.Get(row.Name))
 }
 
 func (l *layers) origin(row Setting) string {
@@ -141,71 +155,41 @@ func (l *layers) origin(row Setting) string {
 	case inEnv:
 		return row.Env()
 	case l.viper.InConfig(row.Name):
-		return l.path
+		return l.file.path
 	}
 	return "default"
 }
 
-// readFile reads the settings file: TOML, of at most 1 MiB.
-func (l *layers) readFile(env *system.Env) error {
-	explicit := env.Var(FileEnv)
-	l.path = explicit
-	if l.path == "" {
-		dir := env.Var("XDG_CONFIG_HOME")
-		if !filepath.IsAbs(dir) { // the XDG specification: a relative one is to be ignored
-			if env.Home() == "" {
-				return nil
-			}
-			dir = filepath.Join(env.Home(), ".config")
+// at is where the file gives the setting; the zero position where another layer does.
+func (l *layers) at(row Setting) position {
+	if l.origin(row) != l.file.path {
+		return position{}
+	}
+	return l.file.positions[row.Name]
+}
+
+// checkVariables refuses a variable that is a slip of the keyboard away from one that would count. Others are not ours to judge:
+// our own tests and a user's project have variables with the same prefix.
+func checkVariables(vars map[string]string) error {
+	const prefix = "LAUFWERK_"
+	ours := []string{strings.TrimPrefix(FileEnv, prefix)}
+	for _, row := range Table() {
+		ours = append(ours, strings.TrimPrefix(row.Env(), prefix))
+	}
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok || slices.Contains(ours, rest) {
+			continue
 		}
-		l.path = filepath.Join(dir, "laufwerk", "config.toml")
-	} else if !filepath.IsAbs(l.path) {
-		l.path = filepath.Join(env.Dir, l.path)
-	}
-	info, err := files.Stat(l.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && explicit == "":
-		return nil
-	case err == nil && !info.Mode().IsRegular():
-		err = errors.New("not a file")
-	case err == nil && info.Size() > 1<<20:
-		err = errors.New("larger than 1 MiB")
-	}
-	var text []byte
-	if err == nil {
-		text, err = files.Read(l.path)
-	}
-	if err == nil {
-		l.viper.SetConfigType("toml")
-		err = l.viper.ReadConfig(bytes.NewReader(text))
-	}
-	if err != nil {
-		return failure.New(failure.SettingsInvalid, "settings file %s: %s", l.path, reason(err)).WithPaths(l.path).
-			WithHint("correct the file, or name another one in %s", FileEnv)
-	}
-	for _, key := range l.viper.AllKeys() {
-		if _, known := lookup(key); !known {
-			return unknown(key, l.path)
+		if near := suggest.Slip(rest, ours); near != "" {
+			return failure.New(failure.SettingsInvalid, "unknown variable %s; did you mean %s?", name, prefix+near).
+				WithPaths(name).WithHint("unset %s", name)
 		}
 	}
 	return nil
 }
 
-// reason leaves out the path, which the message names already. A mistake in TOML has a place.
-func reason(err error) string {
-	var t interface{ Position() (line, column int) }
-	if errors.As(err, &t) {
-		line, column := t.Position()
-		return fmt.Sprintf("line %d, column %d: %v", line, column, t)
-	}
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err.Error()
-	}
-	return err.Error()
-}
-
-// lookup finds a setting by name; case does not count, since viper's keys have none.
+// lookup finds a setting by a name of --set, in which case does not count.
 func lookup(name string) (Setting, bool) {
 	rows := Table()
 	i := slices.IndexFunc(rows, func(s Setting) bool { return strings.EqualFold(s.Name, name) })
@@ -215,10 +199,8 @@ func lookup(name string) (Setting, bool) {
 	return rows[i], true
 }
 
-func unknown(name, origin string) *failure.Error {
-	if s, known := lookup(name); known {
-		return failure.New(failure.Usage, "%s %s gives no value", origin, name).WithHint("laufwerk --set %s=VALUE …", s.Name)
-	}
+// unknown is the error for a name that is no setting's, with its position where it has one.
+func unknown(name, origin string, at position) *failure.Error {
 	kind := failure.SettingsInvalid
 	if origin == "--set" {
 		kind = failure.Usage
@@ -229,10 +211,10 @@ func unknown(name, origin string) *failure.Error {
 	}
 	near := suggest.Closest(name, names)
 	if near == "" {
-		return failure.New(kind, "unknown setting %q from %s; the settings are %s", name, origin, strings.Join(names, ", ")).
+		return failure.New(kind, "unknown setting %q from %s%s; the settings are %s", name, origin, at.suffix(), strings.Join(names, ", ")).
 			WithPaths(name).WithHint("laufwerk help environment")
 	}
-	e := failure.New(kind, "unknown setting %q from %s; did you mean %s?", name, origin, near).WithPaths(name)
+	e := failure.New(kind, "unknown setting %q from %s%s; did you mean %s?", name, origin, at.suffix(), near).WithPaths(name)
 	if origin == "--set" {
 		return e.WithHint("laufwerk --set %s=VALUE …", near)
 	}
