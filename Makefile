@@ -75,7 +75,7 @@ cover: ## cover.out, and the total
 	go tool cover -func=cover.out | tail -1
 
 .PHONY: verify verify-format update-format verify-vet verify-lint verify-modules update-modules verify-platforms verify-reproducible verify-sdk
-verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-sdk verify-platforms verify-reproducible
+verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-names verify-sdk verify-platforms verify-reproducible
 
 verify-format:
 	@out=$$(gofmt -l bench cmd internal release sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
@@ -140,6 +140,13 @@ verify-wire: ## the Go code of the gateway's protocol is what its .proto files s
 
 update-wire:
 	go test -count=1 -run TestGeneratedIsCurrent ./internal/openshell/wire -update
+
+.PHONY: verify-names update-names
+verify-names: ## no name that is stored or printed has changed: JSON fields, values, files, labels, variables, crash points
+	go test -count=1 -run TestNames ./internal/compat
+
+update-names: ## records added ones; what is gone is deleted from internal/compat/testdata by hand
+	go test -count=1 -run TestNames ./internal/compat -update
 
 clean:
 	rm -rf bin dist cover.out
