@@ -21,6 +21,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/openshell"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // openshellImage is a prepared one, which tests of OpenShell targets leave on the engine.
@@ -58,7 +59,7 @@ func sandboxes(b *bench) ([]row, error) {
 	}
 	defer e.Close()
 	image, presence, _ := e.Image(b, openshellImage)
-	if presence != providers.Present {
+	if presence != resource.Present {
 		skipped.verdict = "SKIPPED: no image " + openshellImage + " (go test -run OpenShell ./internal/app)"
 		return []row{skipped}, nil
 	}
@@ -225,8 +226,8 @@ func (r *bare) exec() error {
 func (r *bare) remove() error {
 	_, err := r.g.Delete(r.b, r.request.GetName())
 	for err == nil {
-		var presence providers.Presence
-		if _, presence, err = r.g.Get(r.b, r.request.GetName()); presence == providers.Absent {
+		var presence resource.Presence
+		if _, presence, err = r.g.Get(r.b, r.request.GetName()); presence == resource.Absent {
 			return nil
 		}
 		time.Sleep(lookEvery)
@@ -322,7 +323,7 @@ func (s *sessions) dangling(n int, g *client.Gateway, e *dockerengine.Engine) er
 		making.Go(func() error {
 			_, err := s.driver.Allocate(s.b, claims.Request{
 				ID: id, Kind: claims.KindSession, Provider: s.def.Kind, Target: s.def.ID, Operation: id,
-				Intent: providers.Intent{Name: s.name(id), Endpoint: g.Registration().Identity(), Spec: spec},
+				Intent: resource.Intent{Name: s.name(id), Endpoint: g.Registration().Identity(), Spec: spec},
 			})
 			return err
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
@@ -45,7 +46,7 @@ func newSessions(b *bench, dir, home string, def providers.Definition, p provide
 	st := store.Open(h, time.Now, "bench")
 	s.driver = claims.NewDriver(claims.Options{
 		Store: st, Now: time.Now, Owner: st.ID,
-		Resources: func(claims.Kind, string) (providers.Resources, bool) { return p, true },
+		Resources: func(claims.Kind, string) (resource.Manager, bool) { return p, true },
 	})
 	return s, nil
 }
@@ -76,7 +77,7 @@ func (s *sessions) open() error {
 	s.now = opened{claim: id, dir: dir}
 	c, err := s.driver.Allocate(s.b, claims.Request{
 		ID: id, Kind: claims.KindSession, Provider: s.def.Kind, Target: s.def.ID, Run: "bench", Operation: operation, Image: plan.Image,
-		Intent: providers.Intent{Name: s.name(id), Endpoint: endpoint, Spec: plan.Spec},
+		Intent: resource.Intent{Name: s.name(id), Endpoint: endpoint, Spec: plan.Spec},
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
@@ -49,7 +50,7 @@ func (b *boxed) ledger() *ledger {
 		Executable: b.program, Now: time.Now, UID: os.Getuid(), GID: os.Getgid(), State: home.Dir(),
 		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil },
 	})
-	l.driver = claims.NewDriver(claims.Options{Store: l.store, Now: time.Now, Owner: l.store.ID, Resources: func(claims.Kind, string) (providers.Resources, bool) { return l.provider, true }})
+	l.driver = claims.NewDriver(claims.Options{Store: l.store, Now: time.Now, Owner: l.store.ID, Resources: func(claims.Kind, string) (resource.Manager, bool) { return l.provider, true }})
 	return l
 }
 
@@ -93,7 +94,7 @@ func (l *ledger) request(run, operation string) (claims.Request, error) {
 	plan, err := l.provider.Plan(l.b.t.Context(), def, providers.SessionSpec{Key: operation, Dir: dir, Workspace: filepath.Join(dir, "home"), Mark: id})
 	return claims.Request{
 		ID: id, Kind: claims.KindSession, Provider: docker.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Run: run, Operation: operation, Image: plan.Image,
-		Intent: providers.Intent{Name: owned.Name(id), Endpoint: endpoint, Spec: plan.Spec},
+		Intent: resource.Intent{Name: owned.Name(id), Endpoint: endpoint, Spec: plan.Spec},
 	}, err
 }
 

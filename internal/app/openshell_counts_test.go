@@ -16,8 +16,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	provider "github.com/laufwerk/laufwerk/internal/providers/openshell"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
@@ -109,7 +109,7 @@ func TestCleanUpOfAHundredSandboxes(t *testing.T) {
 		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil },
 	})
 	st := store.Open(home, time.Now, "the test")
-	driver := claims.NewDriver(claims.Options{Store: st, Now: time.Now, Owner: st.ID, Resources: func(claims.Kind, string) (providers.Resources, bool) { return p, true }})
+	driver := claims.NewDriver(claims.Options{Store: st, Now: time.Now, Owner: st.ID, Resources: func(claims.Kind, string) (resource.Manager, bool) { return p, true }})
 	var making errgroup.Group
 	making.SetLimit(8)
 	for i := range many {
@@ -124,7 +124,7 @@ func TestCleanUpOfAHundredSandboxes(t *testing.T) {
 		making.Go(func() error {
 			_, err := driver.Allocate(t.Context(), claims.Request{
 				ID: id, Kind: claims.KindSession, Provider: provider.Kind, Target: "secure-coding", Operation: id,
-				Intent: providers.Intent{Name: openshell.Name(id), Endpoint: r.Identity(), Spec: spec},
+				Intent: resource.Intent{Name: openshell.Name(id), Endpoint: r.Identity(), Spec: spec},
 			})
 			return err
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
@@ -121,7 +121,7 @@ func (c *crashing) isAlone() {
 	c.in.has(0, "in the end")
 	for name, id := range c.others {
 		got, presence, err := c.in.look.Get(c.t.Context(), name)
-		if presence != providers.Present || got.GetMetadata().GetId() != id || got.GetMetadata().GetDeletionTimestampMs() != 0 {
+		if presence != resource.Present || got.GetMetadata().GetId() != id || got.GetMetadata().GetDeletionTimestampMs() != 0 {
 			c.t.Errorf("the sandbox of another store: %s, %v, %v", presence, got, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/openshell"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // The verification suite: what a gateway has to do for laufwerk, through the built binary. `make test-openshell` runs it
@@ -314,7 +314,7 @@ func (s *sandboxed) mayAsk() {
 	}
 	host, port := s.modelHost()
 	profile, presence, err := s.look.Profile(s.t.Context(), openshell.CodexProfile)
-	if presence != providers.Present {
+	if presence != resource.Present {
 		s.t.Fatalf("the profile %s is %s: %v", openshell.CodexProfile, presence, err)
 	}
 	for _, e := range profile.GetEndpoints() {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
@@ -75,7 +75,7 @@ func TestOpenShellSuiteWithCodex(t *testing.T) {
 	m := testkit.NewModel(t)
 	g.Lead("models.example.com", 443, m.URL)
 	own, presence, err := s.look.Profile(t.Context(), "codex")
-	if presence != providers.Present {
+	if presence != resource.Present {
 		t.Fatal(presence, err)
 	}
 	adapted := proto.CloneOf(own)

@@ -12,8 +12,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/prepare"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/workflow"
@@ -43,7 +43,7 @@ func opens(d *cli.Deps) worker.Open {
 		preparations := imagecache.Containers{Engines: dockerengine.Engines{Connect: engines.at, Host: engines.host}, Now: d.Env.Now}
 		driver := claims.NewDriver(claims.Options{
 			Store: st, Now: d.Env.Now, Owner: st.ID,
-			Resources: func(kind claims.Kind, provider string) (providers.Resources, bool) {
+			Resources: func(kind claims.Kind, provider string) (resource.Manager, bool) {
 				switch {
 				case kind == claims.KindWorkspace && provider == workflow.WorkspaceProvider:
 					return trees, true

@@ -8,7 +8,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
@@ -86,7 +86,7 @@ func (d *Driver) Accept(ctx context.Context, f Filter, a Acceptance) (n int, err
 			}
 			c.Intent.Endpoint = a.New
 			c.Accepted = append(c.Accepted, a)
-			d.found(c.Last, "", providers.Evidence{What: "accepted as the same endpoint: " + a.Old + " is now " + a.New})(&c)
+			d.found(c.Last, "", resource.Evidence{What: "accepted as the same endpoint: " + a.Old + " is now " + a.New})(&c)
 			if err := tx.Put(store.Claims, c.ID, c); err != nil {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -31,9 +31,9 @@ type Request struct {
 	Run         string
 	Operation   string
 	Project     string
-	Image       string           // the image that the resource must be made from, "" where there are none
-	Intent      providers.Intent // Name, Endpoint and Spec; the driver fills in the rest
-	Holds       []HoldRequest    // taken together with the intent, all or nothing; an empty Holder is the claim
+	Image       string          // the image that the resource must be made from, "" where there are none
+	Intent      resource.Intent // Name, Endpoint and Spec; the driver fills in the rest
+	Holds       []HoldRequest   // taken together with the intent, all or nothing; an empty Holder is the claim
 	Extra       json.RawMessage
 }
 
@@ -116,7 +116,7 @@ func (c Claim) neverMade() bool {
 }
 
 // create asks for the resource. The intent is durable, and nothing of an earlier attempt exists.
-func (d *Driver) create(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+func (d *Driver) create(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	if err := ctx.Err(); err != nil {
 		c, cerr := d.change(ctx, c.ID, Rejected, d.found("not asked for: the operation was cancelled first", ""))
 		return c, errors.Join(failure.Wrap(err, failure.Cancelled, "make the %s", c.name()), cerr)
@@ -124,13 +124,13 @@ func (d *Driver) create(ctx context.Context, c Claim, r providers.Resources) (Cl
 	crash.Point("claims/before-create")
 	res := r.Create(ctx, c.Intent)
 	crash.Point("claims/after-create")
-	switch res.Done {
-	case providers.Yes:
+	switch res.Outcome {
+	case resource.Done:
 		return d.allocated(ctx, c, res)
-	case providers.No:
+	case resource.NotDone:
 		return d.rejected(ctx, c, res)
 	default:
-		c, err := d.change(ctx, c.ID, Lost, d.found("creating: "+says(res.Done, res.Err), res.Resource, res.Evidence...))
+		c, err := d.change(ctx, c.ID, Lost, d.found("creating: "+says(res.Outcome, res.Err), res.Resource, res.Evidence...))
 		if err != nil {
 			return d.overtaken(ctx, c, err)
 		}
@@ -140,17 +140,17 @@ func (d *Driver) create(ctx context.Context, c Claim, r providers.Resources) (Cl
 
 // settleForUse finds out what became of an earlier attempt. Where it certainly came to nothing, the resource is asked for
 // once more: there is still at most one.
-func (d *Driver) settleForUse(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+func (d *Driver) settleForUse(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	res, err := d.resolve(ctx, c, r)
 	if err != nil {
 		return c, unknown(c, err)
 	}
-	switch res.Done {
-	case providers.Yes:
+	switch res.Outcome {
+	case resource.Done:
 		return d.allocated(ctx, c, res)
-	case providers.No:
+	case resource.NotDone:
 		c, err := d.change(ctx, c.ID, Retry, func(c *Claim) {
-			d.found("resolving: "+says(res.Done, res.Err), "", res.Evidence...)(c)
+			d.found("resolving: "+says(res.Outcome, res.Err), "", res.Evidence...)(c)
 			c.Attempts++
 			c.Intent.Resource = "" // of an earlier attempt: another one will be made
 		})
@@ -163,15 +163,15 @@ func (d *Driver) settleForUse(ctx context.Context, c Claim, r providers.Resource
 		crash.Point("claims/before-create-again")
 		again := r.Create(ctx, c.Intent)
 		crash.Point("claims/after-create-again")
-		switch again.Done {
-		case providers.Yes:
+		switch again.Outcome {
+		case resource.Done:
 			return d.allocated(ctx, c, again)
-		case providers.No:
+		case resource.NotDone:
 			return d.rejected(ctx, c, again)
 		}
 		res = again
 	}
-	lost, err := d.change(ctx, c.ID, Lost, d.found("creating: "+says(res.Done, res.Err), res.Resource, res.Evidence...))
+	lost, err := d.change(ctx, c.ID, Lost, d.found("creating: "+says(res.Outcome, res.Err), res.Resource, res.Evidence...))
 	if err != nil {
 		return d.overtaken(ctx, lost, err)
 	}
@@ -179,9 +179,9 @@ func (d *Driver) settleForUse(ctx context.Context, c Claim, r providers.Resource
 }
 
 // resolve asks the provider what became of a create. A context that has ended can only make it say nothing.
-func (d *Driver) resolve(ctx context.Context, c Claim, r providers.Resources) (providers.Result, error) {
+func (d *Driver) resolve(ctx context.Context, c Claim, r resource.Manager) (resource.Result, error) {
 	if err := ctx.Err(); err != nil {
-		return providers.Result{}, err
+		return resource.Result{}, err
 	}
 	crash.Point("claims/before-resolve")
 	res := r.Resolve(ctx, c.Intent)
@@ -189,7 +189,7 @@ func (d *Driver) resolve(ctx context.Context, c Claim, r providers.Resources) (p
 	return res, nil
 }
 
-func (d *Driver) allocated(ctx context.Context, c Claim, res providers.Result) (Claim, error) {
+func (d *Driver) allocated(ctx context.Context, c Claim, res resource.Result) (Claim, error) {
 	done, err := d.change(ctx, c.ID, Exists, d.found("present", res.Resource, res.Evidence...))
 	if err != nil {
 		if isIllegal(err) {
@@ -200,12 +200,12 @@ func (d *Driver) allocated(ctx context.Context, c Claim, res providers.Result) (
 	return d.usable(ctx, done)
 }
 
-func (d *Driver) rejected(ctx context.Context, c Claim, res providers.Result) (Claim, error) {
+func (d *Driver) rejected(ctx context.Context, c Claim, res resource.Result) (Claim, error) {
 	cause := failure.Wrap(res.Err, failure.Failed, "make the %s", c.name())
 	if cause == nil {
 		cause = failure.New(failure.Failed, "the %s was not made, and its provider does not say why", c.name())
 	}
-	done, err := d.change(ctx, c.ID, Rejected, d.found("creating: "+says(res.Done, res.Err), "", res.Evidence...))
+	done, err := d.change(ctx, c.ID, Rejected, d.found("creating: "+says(res.Outcome, res.Err), "", res.Evidence...))
 	if err != nil && !isIllegal(err) {
 		return c, errors.Join(cause, err)
 	}

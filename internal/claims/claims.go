@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // State of a claim.
@@ -37,29 +37,29 @@ const (
 
 // Claim is one resource.
 type Claim struct {
-	ID          string               `json:"id"`
-	Kind        Kind                 `json:"kind"`
-	State       State                `json:"state"`
-	Provider    string               `json:"provider"`         // provider kind that can observe and delete it; "workspace" for workspaces
-	Target      string               `json:"target,omitempty"` // target id
-	Fingerprint string               `json:"fingerprint,omitempty"`
-	Run         string               `json:"run,omitempty"`
-	Operation   string               `json:"operation,omitempty"` // the journal's operation that it joins
-	Project     string               `json:"project,omitempty"`
-	Image       string               `json:"image,omitempty"` // the expected one, where the provider has images
-	Intent      providers.Intent     `json:"intent"`
-	Attempts    int                  `json:"attempts"`        // how often creating was, or may have been, asked for
-	Holds       []string             `json:"holds,omitempty"` // freed when it is released or residue
-	Keep        string               `json:"keep,omitempty"`  // why it is deliberately kept ("unwritten changes"); cleanup then needs --discard-changes
-	Evidence    []providers.Evidence `json:"evidence,omitempty"`
-	Last        string               `json:"lastObservation,omitempty"`
-	Reason      string               `json:"reason,omitempty"`   // of abandoning
-	Accepted    []Acceptance         `json:"accepted,omitempty"` // changes of its endpoint's identity
-	IntentAt    time.Time            `json:"intentAt"`
-	AllocatedAt time.Time            `json:"allocatedAt,omitzero"`
-	DeletingAt  time.Time            `json:"deletingAt,omitzero"`
-	ReleasedAt  time.Time            `json:"releasedAt,omitzero"`
-	Extra       json.RawMessage      `json:"extra,omitempty"` // of the owner of the kind
+	ID          string              `json:"id"`
+	Kind        Kind                `json:"kind"`
+	State       State               `json:"state"`
+	Provider    string              `json:"provider"`         // provider kind that can observe and delete it; "workspace" for workspaces
+	Target      string              `json:"target,omitempty"` // target id
+	Fingerprint string              `json:"fingerprint,omitempty"`
+	Run         string              `json:"run,omitempty"`
+	Operation   string              `json:"operation,omitempty"` // the journal's operation that it joins
+	Project     string              `json:"project,omitempty"`
+	Image       string              `json:"image,omitempty"` // the expected one, where the provider has images
+	Intent      resource.Intent     `json:"intent"`
+	Attempts    int                 `json:"attempts"`        // how often creating was, or may have been, asked for
+	Holds       []string            `json:"holds,omitempty"` // freed when it is released or residue
+	Keep        string              `json:"keep,omitempty"`  // why it is deliberately kept ("unwritten changes"); cleanup then needs --discard-changes
+	Evidence    []resource.Evidence `json:"evidence,omitempty"`
+	Last        string              `json:"lastObservation,omitempty"`
+	Reason      string              `json:"reason,omitempty"`   // of abandoning
+	Accepted    []Acceptance        `json:"accepted,omitempty"` // changes of its endpoint's identity
+	IntentAt    time.Time           `json:"intentAt"`
+	AllocatedAt time.Time           `json:"allocatedAt,omitzero"`
+	DeletingAt  time.Time           `json:"deletingAt,omitzero"`
+	ReleasedAt  time.Time           `json:"releasedAt,omitzero"`
+	Extra       json.RawMessage     `json:"extra,omitempty"` // of the owner of the kind
 }
 
 // Outstanding says whether the claim still stands for something that may exist: it blocks prune and admission.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
@@ -60,7 +60,7 @@ func TestOnARealStore(t *testing.T) {
 	}
 	s := &counting{Store: store.Open(h, time.Now, "test")}
 	w := newWorld()
-	d := claims.NewDriver(claims.Options{Store: s, Now: time.Now, Owner: s.ID, Resources: func(claims.Kind, string) (providers.Resources, bool) { return w, true }})
+	d := claims.NewDriver(claims.Options{Store: s, Now: time.Now, Owner: s.ID, Resources: func(claims.Kind, string) (resource.Manager, bool) { return w, true }})
 	id, err := s.ID(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestCancelledBeforeItBegan(t *testing.T) {
 	mem, w := newMemory(), newWorld()
 	ctx, cancel := context.WithCancel(context.Background())
 	d := claims.NewDriver(claims.Options{Store: cancelAfterUpdate{mem, cancel}, Now: time.Now, Owner: func(context.Context) (string, error) { return owner, nil },
-		Resources: func(claims.Kind, string) (providers.Resources, bool) { return w, true }})
+		Resources: func(claims.Kind, string) (resource.Manager, bool) { return w, true }})
 	c, err := d.Allocate(ctx, request("a"))
 	wantFailure(t, err, failure.Cancelled)
 	if c.State != claims.Released || len(w.calls) > 0 {
@@ -453,7 +453,7 @@ func TestProviderThatThisVersionDoesNotKnow(t *testing.T) {
 	mem, w := newMemory(), newWorld()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
-	blind := claims.NewDriver(claims.Options{Store: mem, Now: time.Now, Resources: func(claims.Kind, string) (providers.Resources, bool) { return nil, false }})
+	blind := claims.NewDriver(claims.Options{Store: mem, Now: time.Now, Resources: func(claims.Kind, string) (resource.Manager, bool) { return nil, false }})
 	got, err := blind.Release(ctx, c.ID)
 	wantFailure(t, err, failure.Retained, `no provider "world"`)
 	if got.State != claims.Allocated {
@@ -467,7 +467,7 @@ func TestStoreThatFailsAfterTheCall(t *testing.T) {
 	full := errors.New("disk full")
 	broken := &failing{memory: mem, after: 1, err: failure.Wrap(full, failure.HomeInvalid, "commit")}
 	d := claims.NewDriver(claims.Options{Store: broken, Now: time.Now, Owner: func(context.Context) (string, error) { return owner, nil },
-		Resources: func(claims.Kind, string) (providers.Resources, bool) { return w, true }})
+		Resources: func(claims.Kind, string) (resource.Manager, bool) { return w, true }})
 	_, err := d.Allocate(context.Background(), request("a"))
 	wantFailure(t, err, failure.HomeInvalid, "was made, but that could not be recorded")
 	c := allocate(t, driver(mem, w), "a") // the disk has space again

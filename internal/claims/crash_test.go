@@ -17,7 +17,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
@@ -48,7 +48,7 @@ func onDisk(dir string) (*claims.Driver, error) {
 	}
 	s := store.Open(h, time.Now, "test")
 	return claims.NewDriver(claims.Options{Store: s, Now: time.Now, Owner: s.ID,
-		Resources: func(claims.Kind, string) (providers.Resources, bool) {
+		Resources: func(claims.Kind, string) (resource.Manager, bool) {
 			return directories(filepath.Join(dir, "world")), true
 		}}), nil
 }
@@ -56,41 +56,41 @@ func onDisk(dir string) (*claims.Driver, error) {
 // directories are resources on disk: a directory for each, and a second one whenever creating is asked for twice.
 type directories string
 
-func (w directories) made(in providers.Intent) string {
+func (w directories) made(in resource.Intent) string {
 	found, _ := filepath.Glob(filepath.Join(string(w), in.Name+".*"))
 	return strings.Join(found, " ")
 }
 
-func (w directories) Create(_ context.Context, in providers.Intent) providers.Result {
+func (w directories) Create(_ context.Context, in resource.Intent) resource.Result {
 	if err := os.MkdirAll(string(w), 0o700); err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	dir, err := os.MkdirTemp(string(w), in.Name+".")
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
-	return providers.Result{Done: providers.Yes, Resource: dir}
+	return resource.Result{Outcome: resource.Done, Resource: dir}
 }
 
-func (w directories) Resolve(_ context.Context, in providers.Intent) providers.Result {
+func (w directories) Resolve(_ context.Context, in resource.Intent) resource.Result {
 	if dir := w.made(in); dir != "" {
-		return providers.Result{Done: providers.Yes, Resource: dir}
+		return resource.Result{Outcome: resource.Done, Resource: dir}
 	}
-	return providers.Result{Done: providers.No}
+	return resource.Result{Outcome: resource.NotDone}
 }
 
-func (w directories) Observe(_ context.Context, in providers.Intent) providers.Observation {
+func (w directories) Observe(_ context.Context, in resource.Intent) resource.Observation {
 	if dir := w.made(in); dir != "" {
-		return providers.Observation{Presence: providers.Present, Resource: dir}
+		return resource.Observation{Presence: resource.Present, Resource: dir}
 	}
-	return providers.Observation{Presence: providers.Absent}
+	return resource.Observation{Presence: resource.Absent}
 }
 
-func (w directories) Delete(_ context.Context, in providers.Intent) providers.Result {
+func (w directories) Delete(_ context.Context, in resource.Intent) resource.Result {
 	if err := os.Remove(in.Resource); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return providers.Result{Done: providers.No, Err: err}
+		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
-	return providers.Result{Done: providers.Yes}
+	return resource.Result{Outcome: resource.Done}
 }
 
 func process(dir string, env ...string) *exec.Cmd {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -34,7 +34,7 @@ type Options struct {
 	Store     Store
 	Now       func() time.Time
 	Owner     func(ctx context.Context) (string, error) // the store's id
-	Resources func(kind Kind, provider string) (providers.Resources, bool)
+	Resources func(kind Kind, provider string) (resource.Manager, bool)
 }
 
 // Driver runs the protocol intent → call → commit → reconcile for all kinds of resources. Its methods may be called at the
@@ -128,7 +128,7 @@ func (d *Driver) read(ctx context.Context, id string) (c Claim, err error) {
 	return c, err
 }
 
-func (d *Driver) resources(c Claim) (providers.Resources, error) {
+func (d *Driver) resources(c Claim) (resource.Manager, error) {
 	r, ok := d.o.Resources(c.Kind, c.Provider)
 	if !ok {
 		return nil, failure.New(failure.Unsupported, "this version of laufwerk cannot reach the %s %s: it knows no provider %q", c.Kind, c.ID, c.Provider).
@@ -138,11 +138,11 @@ func (d *Driver) resources(c Claim) (providers.Resources, error) {
 }
 
 // found records what a call or a look brought to light.
-func (d *Driver) found(last, resource string, evidence ...providers.Evidence) func(*Claim) {
+func (d *Driver) found(last, id string, evidence ...resource.Evidence) func(*Claim) {
 	return func(c *Claim) {
 		c.Last = last
-		if resource != "" {
-			c.Intent.Resource = resource
+		if id != "" {
+			c.Intent.Resource = id
 		}
 		for _, e := range evidence {
 			if e.At.IsZero() {

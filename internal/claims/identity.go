@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // Matches says whether something that was found is this claim's resource, judged by its labels alone. Labels are inherited by
@@ -19,7 +19,7 @@ func (c Claim) Matches(name, owner, claimLabel, image string, created time.Time)
 
 // Sighting is what a found resource is to this store.
 type Sighting struct {
-	Found providers.Found
+	Found resource.Summary
 	Claim Claim // the zero value for a stranger's
 	Late  bool  // its claim was released: it arrived late, and Arrived takes it up again
 }
@@ -29,7 +29,7 @@ func (s Sighting) Ours() bool { return s.Claim.ID != "" }
 
 // Sighted tells whose the listed resources are. It reads the claims now, after the resources were listed: the other way
 // round, a resource whose claim was written in between would look like nobody's.
-func (d *Driver) Sighted(ctx context.Context, found []providers.Found) ([]Sighting, error) {
+func (d *Driver) Sighted(ctx context.Context, found []resource.Summary) ([]Sighting, error) {
 	list, err := d.List(ctx, Filter{})
 	if err != nil {
 		return nil, err
@@ -54,6 +54,6 @@ func (d *Driver) Sighted(ctx context.Context, found []providers.Found) ([]Sighti
 }
 
 // Arrived takes a released claim up again because its resource was seen after all. The claim is then deleting: Release ends it.
-func (d *Driver) Arrived(ctx context.Context, id, resource string, evidence ...providers.Evidence) (Claim, error) {
-	return d.step(ctx, Claim{ID: id}, Exists, d.found("arrived late", resource, evidence...))
+func (d *Driver) Arrived(ctx context.Context, claim, found string, evidence ...resource.Evidence) (Claim, error) {
+	return d.step(ctx, Claim{ID: claim}, Exists, d.found("arrived late", found, evidence...))
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/claims"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
@@ -64,23 +64,23 @@ func TestSightings(t *testing.T) {
 	if _, err := d.Abandon(ctx, given.ID, "x"); err != nil {
 		t.Fatal(err)
 	}
-	labels := func(c claims.Claim, resource string) providers.Found {
-		return providers.Found{Resource: resource, Name: c.Intent.Name, Owner: owner, Claim: c.ID, Created: c.IntentAt.Add(time.Second)}
+	labels := func(c claims.Claim, id string) resource.Summary {
+		return resource.Summary{Resource: id, Name: c.Intent.Name, Owner: owner, Claim: c.ID, Created: c.IntentAt.Add(time.Second)}
 	}
 	tests := map[string]struct {
-		found providers.Found
+		found resource.Summary
 		claim string
 		late  bool
 	}{
-		"ours by its id":               {providers.Found{Resource: live.Intent.Resource, Name: "whatever"}, live.ID, false},
+		"ours by its id":               {resource.Summary{Resource: live.Intent.Resource, Name: "whatever"}, live.ID, false},
 		"our labels with another id":   {labels(live, "stranger"), "", false},
 		"a late arrival":               {labels(gone, "id99"), gone.ID, true},
 		"one that a person took over":  {labels(given, given.Intent.Resource), "", false},
-		"a stranger's without labels":  {providers.Found{Resource: "x", Name: live.Intent.Name}, "", false},
-		"labels older than the intent": {providers.Found{Resource: "y", Name: gone.Intent.Name, Owner: owner, Claim: gone.ID, Created: gone.IntentAt.Add(-time.Hour)}, "", false},
+		"a stranger's without labels":  {resource.Summary{Resource: "x", Name: live.Intent.Name}, "", false},
+		"labels older than the intent": {resource.Summary{Resource: "y", Name: gone.Intent.Name, Owner: owner, Claim: gone.ID, Created: gone.IntentAt.Add(-time.Hour)}, "", false},
 	}
 	for name, tt := range tests {
-		got, err := d.Sighted(ctx, []providers.Found{tt.found})
+		got, err := d.Sighted(ctx, []resource.Summary{tt.found})
 		if err != nil || len(got) != 1 || got[0].Claim.ID != tt.claim || got[0].Late != tt.late || got[0].Ours() != (tt.claim != "") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -142,7 +142,7 @@ func TestSweepReadsClaimsAfterListing(t *testing.T) {
 	mem, w := newMemory(), newWorld()
 	d := driver(mem, w)
 	c := request("a")
-	listed := []providers.Found{{Resource: "id1", Name: "lw-a", Owner: owner, Claim: c.ID, Created: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	listed := []resource.Summary{{Resource: "id1", Name: "lw-a", Owner: owner, Claim: c.ID, Created: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}}
 	allocate(t, d, "a") // between the two reads
 	got, err := d.Sighted(context.Background(), listed)
 	if err != nil || !got[0].Ours() || got[0].Late {

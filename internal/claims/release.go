@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
@@ -53,20 +53,20 @@ func (d *Driver) Release(ctx context.Context, id string) (Claim, error) {
 
 // settleForEnd finds out whether there is something to end. A look that finds it is enough; one that finds nothing proves
 // nothing here, and the provider has to resolve it.
-func (d *Driver) settleForEnd(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+func (d *Driver) settleForEnd(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	crash.Point("claims/before-observe")
-	if o := r.Observe(ctx, c.Intent); o.Presence == providers.Present || o.Presence == providers.Residue {
+	if o := r.Observe(ctx, c.Intent); o.Presence == resource.Present || o.Presence == resource.Residue {
 		return d.step(ctx, c, Exists, d.found(says(o.Presence, o.Err), o.Resource, o.Evidence...))
 	}
 	res, err := d.resolve(ctx, c, r)
 	if err != nil {
 		return c, retained(c, err)
 	}
-	note := d.found("resolving: "+says(res.Done, res.Err), res.Resource, res.Evidence...)
-	switch res.Done {
-	case providers.Yes:
+	note := d.found("resolving: "+says(res.Outcome, res.Err), res.Resource, res.Evidence...)
+	switch res.Outcome {
+	case resource.Done:
 		return d.step(ctx, c, Exists, note)
-	case providers.No:
+	case resource.NotDone:
 		return d.step(ctx, c, Rejected, note)
 	default:
 		if c, err = d.step(ctx, c, Lost, note); err != nil {
@@ -77,7 +77,7 @@ func (d *Driver) settleForEnd(ctx context.Context, c Claim, r providers.Resource
 }
 
 // end asks for the end and looks whether it has come. The asking is durable before.
-func (d *Driver) end(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+func (d *Driver) end(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	crash.Point("claims/before-delete")
 	res := r.Delete(ctx, c.Intent)
 	crash.Point("claims/after-delete")
@@ -92,7 +92,7 @@ func (d *Driver) end(ctx context.Context, c Claim, r providers.Resources) (Claim
 }
 
 // look observes a claim and records what that says. A failure is one of recording.
-func (d *Driver) look(ctx context.Context, c Claim, r providers.Resources) (Claim, error) {
+func (d *Driver) look(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	crash.Point("claims/before-observe")
 	o := r.Observe(ctx, c.Intent)
 	crash.Point("claims/after-observe")
@@ -100,13 +100,13 @@ func (d *Driver) look(ctx context.Context, c Claim, r providers.Resources) (Clai
 	return d.step(ctx, c, event, d.found(says(o.Presence, o.Err), o.Resource, o.Evidence...))
 }
 
-func eventOf(o providers.Observation) Event {
+func eventOf(o resource.Observation) Event {
 	switch o.Presence {
-	case providers.Present:
+	case resource.Present:
 		return Exists
-	case providers.Absent:
+	case resource.Absent:
 		return Absent
-	case providers.Residue:
+	case resource.Residue:
 		return Listed
 	default:
 		return Unseen
@@ -138,7 +138,7 @@ func retained(c Claim, cause error) error {
 	e := failure.New(failure.Retained, "the %s is still %s; last observation: ", c.name(), c.State).
 		WithHint("%s", c.CleanupHint()).WithField("claim", c.ID).WithField("state", c.State).WithField("lastObservation", last)
 	e.Conditions = []failure.Condition{{ID: c.ID, Message: fmt.Sprintf("%s: %s", c.State, last)}}
-	if strings.HasPrefix(last, providers.Foreign.String()) {
+	if strings.HasPrefix(last, resource.NotOurs.String()) {
 		e.Message = fmt.Sprintf("something that is not laufwerk's has the name of the %s, and was not touched: ", c.name())
 		e.Hint = fmt.Sprintf("laufwerk claims show %[1]s\nlaufwerk claims abandon %[1]s --reason '...'   # once you have looked at it", c.ID)
 	}
@@ -185,8 +185,8 @@ func (d *Driver) Reconcile(ctx context.Context, id string) (Claim, error) {
 		if err != nil {
 			return c, unknown(c, err)
 		}
-		event := map[providers.Done]Event{providers.Yes: Exists, providers.No: Rejected, providers.Unknown: Lost}[res.Done]
-		c, err = d.step(ctx, c, event, d.found("resolving: "+says(res.Done, res.Err), res.Resource, res.Evidence...))
+		event := map[resource.Outcome]Event{resource.Done: Exists, resource.NotDone: Rejected, resource.Unknown: Lost}[res.Outcome]
+		c, err = d.step(ctx, c, event, d.found("resolving: "+says(res.Outcome, res.Err), res.Resource, res.Evidence...))
 		if err == nil && c.State == Unknown {
 			err = unknown(c, res.Err)
 		}
@@ -195,7 +195,7 @@ func (d *Driver) Reconcile(ctx context.Context, id string) (Claim, error) {
 		return d.end(ctx, c, r)
 	}
 	c, err = d.look(ctx, c, r)
-	if err != nil || c.State == Allocated && c.Last == providers.Present.String() {
+	if err != nil || c.State == Allocated && c.Last == resource.Present.String() {
 		return c, err
 	}
 	return d.verdict(c, nil)

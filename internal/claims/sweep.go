@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -26,7 +26,7 @@ type Sweep struct {
 
 // sight is what one endpoint listed, or why nothing was learned.
 type sight struct {
-	found []providers.Found
+	found []resource.Summary
 	err   error
 }
 
@@ -61,9 +61,9 @@ func (d *Driver) Sweep(ctx context.Context, f Filter) (*Sweep, error) {
 	return s, nil
 }
 
-func (d *Driver) listing(c Claim) (providers.Listing, bool) {
+func (d *Driver) listing(c Claim) (resource.Lister, bool) {
 	r, _ := d.o.Resources(c.Kind, c.Provider)
-	l, ok := r.(providers.Listing)
+	l, ok := r.(resource.Lister)
 	return l, ok
 }
 
@@ -81,7 +81,7 @@ func (s *Sweep) Gone(c Claim) bool {
 	look, listed := s.seen[c.Intent.Endpoint]
 	_, can := s.d.listing(c)
 	return can && listed && look.err == nil && c.Intent.Resource != "" && s.had[c.ID].Intent.Resource == c.Intent.Resource &&
-		!slices.ContainsFunc(look.found, func(f providers.Found) bool { return f.Resource == c.Intent.Resource })
+		!slices.ContainsFunc(look.found, func(f resource.Summary) bool { return f.Resource == c.Intent.Resource })
 }
 
 // TakeUp takes the late ones among claims up again: they are deleting then. The caller holds the leases of their runs.
@@ -187,17 +187,17 @@ func (d *Driver) unreached(ctx context.Context, c Claim, why error) (Claim, erro
 			return c, err
 		}
 	}
-	if c, err = d.step(ctx, c, Unseen, d.found(says(providers.Unseen, why), "")); err != nil {
+	if c, err = d.step(ctx, c, Unseen, d.found(says(resource.Unobserved, why), "")); err != nil {
 		return c, err
 	}
 	return d.verdict(c, why)
 }
 
 // releaseAll is Release for allocated and deleting claims of one endpoint.
-func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []providers.Found, parallel int, tell func(Claim, error)) {
+func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []resource.Summary, parallel int, tell func(Claim, error)) {
 	r, _ := d.listing(list[0])
 	var asked []Claim
-	var intents []providers.Intent
+	var intents []resource.Intent
 	for _, c := range list {
 		if ctx.Err() != nil {
 			tell(c, ErrInterrupted)
@@ -220,7 +220,7 @@ func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []providers
 	crash.Point("claims/after-delete-all")
 	for i, c := range asked {
 		if i >= len(ended) {
-			ended = append(ended, providers.Ended{Observation: providers.Observation{Err: fmt.Errorf("the provider %s says nothing of it", c.Provider)}})
+			ended = append(ended, resource.Deletion{Observation: resource.Observation{Err: fmt.Errorf("the provider %s says nothing of it", c.Provider)}})
 		}
 		o := ended[i].Observation
 		c, err := d.step(ctx, c, eventOf(o), d.found(says(o.Presence, o.Err), o.Resource, append(ended[i].Result.Evidence, o.Evidence...)...))

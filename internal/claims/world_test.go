@@ -12,7 +12,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
@@ -38,7 +38,7 @@ type thing struct {
 	created         time.Time
 }
 
-var _ providers.Listing = (*world)(nil)
+var _ resource.Lister = (*world)(nil)
 
 func newWorld() *world {
 	return &world{things: map[string]*thing{}, fault: func(string) string { return "" }, during: func(string) {}}
@@ -47,7 +47,7 @@ func newWorld() *world {
 // killed is what a SIGKILL of our own process looks like to the test.
 type killed struct{}
 
-func (w *world) begin(call string, in providers.Intent) string {
+func (w *world) begin(call string, in resource.Intent) string {
 	f := w.fault(call)
 	w.calls = append(w.calls, fmt.Sprintf("%s %s of %s: %s", call, in.Resource, in.Claim, f))
 	if f == "kill before" {
@@ -90,21 +90,21 @@ func (w *world) of(claim string) (present, coming int) {
 	return present, coming
 }
 
-func evidence(format string, args ...any) []providers.Evidence {
-	return []providers.Evidence{{What: fmt.Sprintf(format, args...)}}
+func evidence(format string, args ...any) []resource.Evidence {
+	return []resource.Evidence{{What: fmt.Sprintf(format, args...)}}
 }
 
-func (w *world) Create(_ context.Context, in providers.Intent) providers.Result {
+func (w *world) Create(_ context.Context, in resource.Intent) resource.Result {
 	f := w.begin("create", in)
 	if f == "lost" {
-		return providers.Result{Err: errors.New("connection refused, perhaps")}
+		return resource.Result{Err: errors.New("connection refused, perhaps")}
 	}
 	if t := w.named(in.Name); t != nil && t.claim != in.Claim {
 		w.end(f)
-		return providers.Result{Done: providers.No, Err: failure.New(failure.AlreadyExists, "%s is a stranger's", in.Name), Evidence: evidence("409")}
+		return resource.Result{Outcome: resource.NotDone, Err: failure.New(failure.AlreadyExists, "%s is a stranger's", in.Name), Evidence: evidence("409")}
 	}
 	if f == "invalid" {
-		return providers.Result{Done: providers.No, Err: failure.New(failure.NotReady, "no such image")}
+		return resource.Result{Outcome: resource.NotDone, Err: failure.New(failure.NotReady, "no such image")}
 	}
 	t := w.add(in.Name, in.Claim)
 	t.created = in.At
@@ -115,16 +115,16 @@ func (w *world) Create(_ context.Context, in providers.Intent) providers.Result 
 	w.during("create")
 	switch f {
 	case "late":
-		return providers.Result{Err: context.DeadlineExceeded}
+		return resource.Result{Err: context.DeadlineExceeded}
 	case "late kill":
 		panic(killed{})
 	}
 	w.arrive(t)
 	w.end(f)
 	if f == "reply lost" {
-		return providers.Result{Err: errors.New("connection reset")}
+		return resource.Result{Err: errors.New("connection reset")}
 	}
-	return providers.Result{Done: providers.Yes, Resource: t.id, Evidence: evidence("201 %s", t.id)}
+	return resource.Result{Outcome: resource.Done, Resource: t.id, Evidence: evidence("201 %s", t.id)}
 }
 
 func (w *world) arrive(t *thing) {
@@ -134,33 +134,33 @@ func (w *world) arrive(t *thing) {
 	}
 }
 
-func (w *world) Resolve(_ context.Context, in providers.Intent) providers.Result {
+func (w *world) Resolve(_ context.Context, in resource.Intent) resource.Result {
 	f := w.begin("resolve", in)
 	w.during("resolve")
 	defer w.end(f)
 	if f == "unseen" {
-		return providers.Result{Err: errors.New("daemon unreachable")}
+		return resource.Result{Err: errors.New("daemon unreachable")}
 	}
 	if _, coming := w.of(in.Claim); coming > 0 {
-		return providers.Result{Err: errors.New("409, and inspect says 404"), Evidence: evidence("in flight")}
+		return resource.Result{Err: errors.New("409, and inspect says 404"), Evidence: evidence("in flight")}
 	}
 	for _, t := range w.things {
 		if t.claim == in.Claim {
-			return providers.Result{Done: providers.Yes, Resource: t.id, Evidence: evidence("found %s", t.id)}
+			return resource.Result{Outcome: resource.Done, Resource: t.id, Evidence: evidence("found %s", t.id)}
 		}
 	}
-	return providers.Result{Done: providers.No, Evidence: evidence("nothing was made")}
+	return resource.Result{Outcome: resource.NotDone, Evidence: evidence("nothing was made")}
 }
 
-func (w *world) Observe(_ context.Context, in providers.Intent) providers.Observation {
+func (w *world) Observe(_ context.Context, in resource.Intent) resource.Observation {
 	f := w.begin("observe", in)
 	w.during("observe")
 	defer w.end(f)
 	if f == "unseen" {
-		return providers.Observation{Err: errors.New("HTTP 500")}
+		return resource.Observation{Err: errors.New("HTTP 500")}
 	}
 	if f == "down" {
-		return providers.Observation{Err: failure.New(failure.NotReady, "nothing listens there").WithHint("start it")}
+		return resource.Observation{Err: failure.New(failure.NotReady, "nothing listens there").WithHint("start it")}
 	}
 	t := w.things[in.Resource]
 	if in.Resource == "" {
@@ -168,18 +168,18 @@ func (w *world) Observe(_ context.Context, in providers.Intent) providers.Observ
 	}
 	switch {
 	case t == nil && w.named(in.Name) != nil || t != nil && t.claim != in.Claim:
-		return providers.Observation{Presence: providers.Foreign, Evidence: evidence("a stranger's")}
+		return resource.Observation{Presence: resource.NotOurs, Evidence: evidence("a stranger's")}
 	case t == nil:
 		// Also while it is in flight: one "not found" proves nothing, but it is what one gets.
-		return providers.Observation{Presence: providers.Absent, Evidence: evidence("404")}
+		return resource.Observation{Presence: resource.Absent, Evidence: evidence("404")}
 	case t.listed:
-		return providers.Observation{Presence: providers.Residue, Resource: t.id, Evidence: evidence("row DELETING")}
+		return resource.Observation{Presence: resource.Residue, Resource: t.id, Evidence: evidence("row DELETING")}
 	default:
-		return providers.Observation{Presence: providers.Present, Resource: t.id}
+		return resource.Observation{Presence: resource.Present, Resource: t.id}
 	}
 }
 
-func (w *world) Delete(_ context.Context, in providers.Intent) providers.Result {
+func (w *world) Delete(_ context.Context, in resource.Intent) resource.Result {
 	f := w.begin("delete", in)
 	w.during("delete")
 	defer w.end(f)
@@ -188,34 +188,34 @@ func (w *world) Delete(_ context.Context, in providers.Intent) providers.Result 
 		t = w.named(in.Name)
 	}
 	if t == nil {
-		return providers.Result{Done: providers.Yes, Evidence: evidence("rm -f: 204")}
+		return resource.Result{Outcome: resource.Done, Evidence: evidence("rm -f: 204")}
 	}
 	if t.claim != in.Claim {
 		w.touched = append(w.touched, t.id)
-		return providers.Result{Done: providers.Yes}
+		return resource.Result{Outcome: resource.Done}
 	}
 	switch f {
 	case "lost":
-		return providers.Result{Err: errors.New("timeout")}
+		return resource.Result{Err: errors.New("timeout")}
 	case "forgotten":
-		return providers.Result{Done: providers.Yes, Evidence: evidence("202, and nothing happens")}
+		return resource.Result{Outcome: resource.Done, Evidence: evidence("202, and nothing happens")}
 	case "refused":
-		return providers.Result{Done: providers.No, Err: errors.New("permission denied")}
+		return resource.Result{Outcome: resource.NotDone, Err: errors.New("permission denied")}
 	case "slow":
 		w.dying = append(w.dying, t.id)
-		return providers.Result{Done: providers.Yes}
+		return resource.Result{Outcome: resource.Done}
 	case "residue":
 		t.listed = true
-		return providers.Result{Done: providers.Yes}
+		return resource.Result{Outcome: resource.Done}
 	}
 	delete(w.things, t.id)
 	if f == "reply lost" {
-		return providers.Result{Err: errors.New("connection reset")}
+		return resource.Result{Err: errors.New("connection reset")}
 	}
-	return providers.Result{Done: providers.Yes}
+	return resource.Result{Outcome: resource.Done}
 }
 
-func (w *world) List(_ context.Context, in providers.Intent) ([]providers.Found, error) {
+func (w *world) List(_ context.Context, in resource.Intent) ([]resource.Summary, error) {
 	f := w.begin("list", in)
 	w.during("list")
 	defer w.end(f)
@@ -225,10 +225,10 @@ func (w *world) List(_ context.Context, in providers.Intent) ([]providers.Found,
 	case "unreachable":
 		return nil, failure.New(failure.NotReady, "nobody listens")
 	}
-	var out []providers.Found
+	var out []resource.Summary
 	for _, id := range slices.Sorted(maps.Keys(w.things)) {
 		t := w.things[id]
-		one := providers.Found{Resource: t.id, Name: t.name, Claim: t.claim, Created: t.created}
+		one := resource.Summary{Resource: t.id, Name: t.name, Claim: t.claim, Created: t.created}
 		if t.claim != "" {
 			one.Owner = owner
 		}
@@ -239,10 +239,10 @@ func (w *world) List(_ context.Context, in providers.Intent) ([]providers.Found,
 
 func (w *world) ListCommand() string { return "ls" }
 
-func (w *world) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, _ int) []providers.Ended {
-	out := make([]providers.Ended, len(list))
+func (w *world) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, _ int) []resource.Deletion {
+	out := make([]resource.Deletion, len(list))
 	for i, in := range list {
-		if slices.ContainsFunc(there, func(f providers.Found) bool { return f.Resource == in.Resource }) {
+		if slices.ContainsFunc(there, func(f resource.Summary) bool { return f.Resource == in.Resource }) {
 			out[i].Result = w.Delete(ctx, in)
 		}
 	}
@@ -360,7 +360,7 @@ func driver(s claims.Store, w *world) *claims.Driver {
 		Store: s,
 		Now:   func() time.Time { now = now.Add(time.Second); return now },
 		Owner: func(context.Context) (string, error) { return owner, nil },
-		Resources: func(_ claims.Kind, provider string) (providers.Resources, bool) {
+		Resources: func(_ claims.Kind, provider string) (resource.Manager, bool) {
 			return w, provider == "world"
 		},
 	})
@@ -369,7 +369,7 @@ func driver(s claims.Store, w *world) *claims.Driver {
 func request(op string) claims.Request {
 	return claims.Request{
 		ID: claims.ID("r1", op), Kind: claims.KindSession, Provider: "world", Run: "r1", Operation: op, Project: "p",
-		Intent: providers.Intent{Name: "lw-" + op, Endpoint: "the world"},
+		Intent: resource.Intent{Name: "lw-" + op, Endpoint: "the world"},
 		Holds:  []claims.HoldRequest{{Key: "workspace/" + op, Mode: claims.Exclusive, What: "session " + op}},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
@@ -37,35 +38,35 @@ type world struct {
 type far struct {
 	w     *world
 	mu    sync.Mutex
-	comes map[string]providers.Observation
+	comes map[string]resource.Observation
 	ask   func(name string)
 }
 
-func (f *far) Create(context.Context, providers.Intent) providers.Result {
-	return providers.Result{Done: providers.Yes, Resource: "there"}
+func (f *far) Create(context.Context, resource.Intent) resource.Result {
+	return resource.Result{Outcome: resource.Done, Resource: "there"}
 }
 
-func (f *far) Resolve(context.Context, providers.Intent) providers.Result {
-	return providers.Result{Done: providers.No}
+func (f *far) Resolve(context.Context, resource.Intent) resource.Result {
+	return resource.Result{Outcome: resource.NotDone}
 }
 
-func (f *far) Observe(_ context.Context, in providers.Intent) providers.Observation {
+func (f *far) Observe(_ context.Context, in resource.Intent) resource.Observation {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if o, ok := f.comes[in.Name]; ok {
 		return o
 	}
-	return providers.Observation{Presence: providers.Absent}
+	return resource.Observation{Presence: resource.Absent}
 }
 
-func (f *far) Delete(_ context.Context, in providers.Intent) providers.Result {
+func (f *far) Delete(_ context.Context, in resource.Intent) resource.Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.w.ended = append(f.w.ended, in.Name)
 	if f.ask != nil {
 		f.ask(in.Name)
 	}
-	return providers.Result{Done: providers.Yes}
+	return resource.Result{Outcome: resource.Done}
 }
 
 func newWorld(t testing.TB) *world {
@@ -79,10 +80,10 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, dir: dir}
-	w.far = &far{w: w, comes: map[string]providers.Observation{}}
+	w.far = &far{w: w, comes: map[string]resource.Observation{}}
 	st := store.Open(home, time.Now, "laufwerk test")
 	trees := workspace.NewResources(home.Dir(), workspace.Bounds{}, time.Now, nil)
-	driver := claims.NewDriver(claims.Options{Store: st, Now: time.Now, Owner: st.ID, Resources: func(kind claims.Kind, provider string) (providers.Resources, bool) {
+	driver := claims.NewDriver(claims.Options{Store: st, Now: time.Now, Owner: st.ID, Resources: func(kind claims.Kind, provider string) (resource.Manager, bool) {
 		if kind == claims.KindWorkspace {
 			return trees, true
 		}
@@ -127,7 +128,7 @@ func (w *world) allocate(req claims.Request) claims.Claim {
 
 // session makes a session of a run; "" is none.
 func (w *world) session(run, name string) claims.Claim {
-	return w.allocate(claims.Request{ID: claims.ID(run, name), Kind: claims.KindSession, Provider: "far", Run: run, Operation: name, Intent: providers.Intent{Name: name, Endpoint: "far"}})
+	return w.allocate(claims.Request{ID: claims.ID(run, name), Kind: claims.KindSession, Provider: "far", Run: run, Operation: name, Intent: resource.Intent{Name: name, Endpoint: "far"}})
 }
 
 // workspace makes a copy of a small source.
@@ -146,7 +147,7 @@ func (w *world) workspace(run string) claims.Claim {
 		w.t.Fatal(err)
 	}
 	return w.allocate(claims.Request{
-		ID: id, Kind: claims.KindWorkspace, Provider: workflow.WorkspaceProvider, Run: run, Operation: "workspace.open", Intent: providers.Intent{Name: id, Endpoint: "local", Spec: spec},
+		ID: id, Kind: claims.KindWorkspace, Provider: workflow.WorkspaceProvider, Run: run, Operation: "workspace.open", Intent: resource.Intent{Name: id, Endpoint: "local", Spec: spec},
 	})
 }
 
@@ -275,7 +276,7 @@ func TestASessionThatMayStillLive(t *testing.T) {
 	ws := w.workspace("r1")
 	w.session("r1", "dead")
 	w.session("r1", "lives")
-	w.far.comes["lives"] = providers.Observation{Presence: providers.Present, Resource: "there"}
+	w.far.comes["lives"] = resource.Observation{Presence: resource.Present, Resource: "there"}
 	rep, err := w.clean(cleanup.Request{Run: "r1", Discard: true})
 	if !failure.Is(err, failure.Retained) || told(rep) != "released session, retained session, retained workspace" || !w.there(ws) {
 		t.Fatalf("%s, %v", told(rep), err)
@@ -284,7 +285,7 @@ func TestASessionThatMayStillLive(t *testing.T) {
 		t.Errorf("hint %q", failure.As(err).Hint)
 	}
 	// A look that could not be taken proves nothing either.
-	w.far.comes["lives"] = providers.Observation{Err: errors.New("the daemon does not answer")}
+	w.far.comes["lives"] = resource.Observation{Err: errors.New("the daemon does not answer")}
 	if _, err := w.clean(cleanup.Request{Run: "r1", Discard: true}); !failure.Is(err, failure.Retained) || !w.there(ws) {
 		t.Errorf("%v", err)
 	}
@@ -299,7 +300,7 @@ func TestResidueFreesTheWorkspace(t *testing.T) {
 	w := newWorld(t)
 	w.run("r1", runs.Failed)
 	ws, se := w.workspace("r1"), w.session("r1", "residue")
-	w.far.comes["residue"] = providers.Observation{Presence: providers.Residue}
+	w.far.comes["residue"] = resource.Observation{Presence: resource.Residue}
 	rep, err := w.clean(cleanup.Request{Run: "r1"})
 	if !failure.Is(err, failure.Retained) || told(rep) != "released workspace, retained session" || w.there(ws) || w.state(se) != claims.Residue {
 		t.Errorf("%s, %v, %s", told(rep), err, w.state(se))
@@ -433,7 +434,7 @@ func TestAClaimThatIsInUse(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c := w.allocate(claims.Request{ID: claims.ID("", "prepare"), Kind: claims.KindPreparation, Provider: "far", Operation: "prepare", Intent: providers.Intent{Name: "prepare", Endpoint: "far"}, Extra: extra})
+	c := w.allocate(claims.Request{ID: claims.ID("", "prepare"), Kind: claims.KindPreparation, Provider: "far", Operation: "prepare", Intent: resource.Intent{Name: "prepare", Endpoint: "far"}, Extra: extra})
 	l, err := lock.Acquire(t.Context(), path, lock.Exclusive, 0, "laufwerk prepare docker")
 	if err != nil {
 		t.Fatal(err)

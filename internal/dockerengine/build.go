@@ -8,7 +8,7 @@ import (
 	"github.com/docker/docker/api/types/build"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
@@ -24,7 +24,7 @@ type Building struct {
 
 // Build builds an image with the classic builder, which every engine has and which needs no session. No: the builder stopped
 // and said why; nothing has a tag. Yes: id is the image's.
-func (e *Engine) Build(ctx context.Context, b Building) (string, providers.Done, error) {
+func (e *Engine) Build(ctx context.Context, b Building) (string, resource.Outcome, error) {
 	c, cancel := begin(ctx, e.limits.bulk)
 	defer cancel()
 	log := b.Log
@@ -46,10 +46,10 @@ func (e *Engine) Build(ctx context.Context, b Building) (string, providers.Done,
 		err = errors.New("the builder ended without naming an image")
 	}
 	if err == nil {
-		return id, providers.Yes, nil
+		return id, resource.Done, nil
 	}
 	done, kind := streamed(err), failure.Failed
-	if done == providers.Unknown {
+	if done == resource.Unknown {
 		kind = failure.OutcomeUnknown
 	}
 	return "", done, e.explain(c, err, kind, "build the image")

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // limits bound every call, whatever its context says.
@@ -104,14 +104,14 @@ func (w watch) RoundTrip(r *http.Request) (*http.Response, error) {
 func (c *call) refused() bool { s := c.status.Load(); return s >= 400 && s < 500 }
 
 // outcome is what a call did: nil is Yes; a refusal or a request that was never sent is No; all else may have arrived.
-func (c *call) outcome(err error) providers.Done {
+func (c *call) outcome(err error) resource.Outcome {
 	switch {
 	case err == nil:
-		return providers.Yes
+		return resource.Done
 	case c.refused() || c.status.Load() == 0 && !c.reached():
-		return providers.No
+		return resource.NotDone
 	default:
-		return providers.Unknown
+		return resource.Unknown
 	}
 }
 
@@ -121,10 +121,10 @@ func (c *call) says(err error, status int, words string) bool {
 }
 
 // effect ends a call that changes something: its outcome, and the failure with what was tried.
-func (e *Engine) effect(c *call, err error, format string, args ...any) (providers.Done, error) {
+func (e *Engine) effect(c *call, err error, format string, args ...any) (resource.Outcome, error) {
 	done := c.outcome(err)
 	kind := failure.Failed
-	if done == providers.Unknown {
+	if done == resource.Unknown {
 		kind = failure.OutcomeUnknown
 	}
 	return done, e.explain(c, err, kind, format, args...)

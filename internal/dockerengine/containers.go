@@ -9,14 +9,14 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
 // Create makes a container and does not start it. The name is an atomic claim at the engine: one that is taken is a failure of
 // kind AlreadyExists, an image that is not there one of kind NotReady, both with No. Unknown is all that may have arrived: the
 // container can still appear after Inspect found none.
-func (e *Engine) Create(ctx context.Context, name string, config *container.Config, host *container.HostConfig) (string, providers.Done, error) {
+func (e *Engine) Create(ctx context.Context, name string, config *container.Config, host *container.HostConfig) (string, resource.Outcome, error) {
 	c, cancel := begin(ctx, e.limits.effect)
 	defer cancel()
 	cc, hc := *config, *host // the client changes them
@@ -27,7 +27,7 @@ func (e *Engine) Create(ctx context.Context, name string, config *container.Conf
 		err = errors.New("the engine's answer has no id")
 	}
 	done, failed := e.effect(c, err, "create the container %s", name)
-	if f := failure.As(failed); f != nil && done == providers.No {
+	if f := failure.As(failed); f != nil && done == resource.NotDone {
 		switch {
 		case c.says(err, http.StatusConflict, "already in use"):
 			f.Kind = failure.AlreadyExists
@@ -39,7 +39,7 @@ func (e *Engine) Create(ctx context.Context, name string, config *container.Conf
 }
 
 // Start starts a container; one that runs already is Yes. After Unknown, Inspect says what became of it.
-func (e *Engine) Start(ctx context.Context, id string) (providers.Done, error) {
+func (e *Engine) Start(ctx context.Context, id string) (resource.Outcome, error) {
 	c, cancel := begin(ctx, e.limits.effect)
 	defer cancel()
 	crash.Point("dockerengine/before-start")
@@ -48,22 +48,22 @@ func (e *Engine) Start(ctx context.Context, id string) (providers.Done, error) {
 	return e.effect(c, err, "start the container %s", id)
 }
 
-// Inspect looks at a container by id or name. Absent is the engine's own answer; every other failure is Unseen.
-func (e *Engine) Inspect(ctx context.Context, id string) (container.InspectResponse, providers.Presence, error) {
+// Inspect looks at a container by id or name. Absent is the engine's own answer; every other failure is Unobserved.
+func (e *Engine) Inspect(ctx context.Context, id string) (container.InspectResponse, resource.Presence, error) {
 	c, cancel := begin(ctx, e.limits.query)
 	defer cancel()
 	defer unwedge(id)()
 	found, err := e.client.ContainerInspect(c.ctx, id)
 	switch {
 	case c.noContainer(err):
-		return container.InspectResponse{}, providers.Absent, nil
+		return container.InspectResponse{}, resource.Absent, nil
 	case err == nil && (found.ContainerJSONBase == nil || found.ID == "" || found.State == nil || found.Config == nil):
 		err = errors.New("the engine's answer is not complete")
 	}
 	if err != nil {
-		return container.InspectResponse{}, providers.Unseen, e.look(c, err, "inspect the container %s", id)
+		return container.InspectResponse{}, resource.Unobserved, e.look(c, err, "inspect the container %s", id)
 	}
-	return found, providers.Present, nil
+	return found, resource.Present, nil
 }
 
 func (c *call) noContainer(err error) bool {
@@ -72,7 +72,7 @@ func (c *call) noContainer(err error) bool {
 
 // Kill ends a container's processes with SIGKILL and waits until none is left. A container that does not run, or is not
 // there, is Yes.
-func (e *Engine) Kill(ctx context.Context, id string) (providers.Done, error) {
+func (e *Engine) Kill(ctx context.Context, id string) (resource.Outcome, error) {
 	c, cancel := begin(ctx, e.limits.effect)
 	defer cancel()
 	defer unwedge(id)()
@@ -80,7 +80,7 @@ func (e *Engine) Kill(ctx context.Context, id string) (providers.Done, error) {
 	err := e.client.ContainerKill(c.ctx, id, "SIGKILL")
 	crash.Point("dockerengine/after-kill")
 	if c.noContainer(err) || c.says(err, http.StatusConflict, "is not running") {
-		return providers.Yes, nil
+		return resource.Done, nil
 	}
 	if err != nil {
 		return e.effect(c, err, "kill the container %s", id)
@@ -89,7 +89,7 @@ func (e *Engine) Kill(ctx context.Context, id string) (providers.Done, error) {
 }
 
 // await waits, within a call, until the engine has done what it has begun.
-func (e *Engine) await(c *call, id string, until container.WaitCondition, format string, args ...any) (providers.Done, error) {
+func (e *Engine) await(c *call, id string, until container.WaitCondition, format string, args ...any) (resource.Outcome, error) {
 	ended, failed := e.client.ContainerWait(c.ctx, id, until)
 	var err error
 	select {
@@ -103,14 +103,14 @@ func (e *Engine) await(c *call, id string, until container.WaitCondition, format
 		}
 	}
 	if err == nil {
-		return providers.Yes, nil
+		return resource.Done, nil
 	}
-	return providers.Unknown, e.explain(c, err, failure.OutcomeUnknown, format, args...)
+	return resource.Unknown, e.explain(c, err, failure.OutcomeUnknown, format, args...)
 }
 
 // Remove ends a container and removes it with its anonymous volumes. One that is not there is Yes; the same answer cannot
 // tell "removed" from "never there" or "another engine", so absence is observed afterwards.
-func (e *Engine) Remove(ctx context.Context, id string) (providers.Done, error) {
+func (e *Engine) Remove(ctx context.Context, id string) (resource.Outcome, error) {
 	c, cancel := begin(ctx, e.limits.effect)
 	defer cancel()
 	defer unwedge(id)()
@@ -119,7 +119,7 @@ func (e *Engine) Remove(ctx context.Context, id string) (providers.Done, error) 
 	crash.Point("dockerengine/after-remove")
 	switch {
 	case c.noContainer(err):
-		return providers.Yes, nil
+		return resource.Done, nil
 	case c.says(err, http.StatusConflict, "already in progress"):
 		return e.await(c, id, container.WaitConditionRemoved, "remove the container %s", id)
 	}

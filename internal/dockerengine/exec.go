@@ -11,7 +11,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
@@ -36,7 +36,7 @@ type Command struct {
 // Starting is bounded, running only by ctx. The end is that of the command itself; a child that keeps its outputs open delays
 // it by 2 s. The outputs are whole as far as their own framing says: the engine's has no end. Stdin may be read until its next
 // Read returns, also after Exec.
-func (e *Engine) Exec(ctx context.Context, id string, cmd Command, stdout, stderr io.Writer) (int, providers.Done, error) {
+func (e *Engine) Exec(ctx context.Context, id string, cmd Command, stdout, stderr io.Writer) (int, resource.Outcome, error) {
 	life, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	started, conn, done, err := e.attach(life, id, cmd, cmd.Stdin != nil)
@@ -47,10 +47,10 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd Command, stdout, stder
 		go feed(conn, cmd.Stdin, cancel)
 	}
 	if err := demux(stdout, stderr, conn); err != nil {
-		return 0, providers.Unknown, cut(life, err, cmd)
+		return 0, resource.Unknown, cut(life, err, cmd)
 	}
 	if err := context.Cause(life); err != nil { // the end of the stream is ours
-		return 0, providers.Unknown, cut(life, err, cmd)
+		return 0, resource.Unknown, cut(life, err, cmd)
 	}
 	return e.exit(life, started, cmd)
 }
@@ -96,7 +96,7 @@ type Stream struct {
 }
 
 // Open starts a command and hands out its streams, until ctx ends or Close is called. Its outcomes are those of Exec.
-func (e *Engine) Open(ctx context.Context, id string, cmd Command) (*Stream, providers.Done, error) {
+func (e *Engine) Open(ctx context.Context, id string, cmd Command) (*Stream, resource.Outcome, error) {
 	life, cancel := context.WithCancel(ctx)
 	started, conn, done, err := e.attach(life, id, cmd, true)
 	if err != nil {
@@ -118,7 +118,7 @@ func (e *Engine) Open(ctx context.Context, id string, cmd Command) (*Stream, pro
 		_ = outW.CloseWithError(s.cut)
 		_ = errW.CloseWithError(s.cut)
 	}()
-	return s, providers.Yes, nil
+	return s, resource.Done, nil
 }
 
 type input struct{ *hijacked }
@@ -126,10 +126,10 @@ type input struct{ *hijacked }
 func (i input) Close() error { return i.CloseWrite() }
 
 // Exit waits for the end of the outputs, which have to be read, and is the exit code, with Exec's outcomes.
-func (s *Stream) Exit() (int, providers.Done, error) {
+func (s *Stream) Exit() (int, resource.Outcome, error) {
 	<-s.ended
 	if s.cut != nil {
-		return 0, providers.Unknown, s.cut
+		return 0, resource.Unknown, s.cut
 	}
 	return s.engine.exit(s.ctx, s.id, s.cmd)
 }
@@ -138,7 +138,7 @@ func (s *Stream) Exit() (int, providers.Done, error) {
 func (s *Stream) Close() { s.cancel() }
 
 // attach makes and starts a command. life ends the connection.
-func (e *Engine) attach(life context.Context, id string, cmd Command, stdin bool) (string, *hijacked, providers.Done, error) {
+func (e *Engine) attach(life context.Context, id string, cmd Command, stdin bool) (string, *hijacked, resource.Outcome, error) {
 	what := "run " + cmd.name() + " in the container " + id
 	making, cancel := begin(life, e.limits.effect)
 	defer cancel()
@@ -149,7 +149,7 @@ func (e *Engine) attach(life context.Context, id string, cmd Command, stdin bool
 		err = errors.New("the engine's answer has no id")
 	}
 	if err != nil { // what was not started has no effect, whether it was made or not
-		return "", nil, providers.No, e.explain(making, err, failure.Failed, "%s", what)
+		return "", nil, resource.NotDone, e.explain(making, err, failure.Failed, "%s", what)
 	}
 	starting, cancel := begin(life, e.limits.effect)
 	defer cancel()
@@ -160,7 +160,7 @@ func (e *Engine) attach(life context.Context, id string, cmd Command, stdin bool
 		done, err := e.effect(starting, err, "%s", what)
 		return "", nil, done, err
 	}
-	return made.ID, conn, providers.Yes, nil
+	return made.ID, conn, resource.Done, nil
 }
 
 func (c Command) name() string {
@@ -180,22 +180,22 @@ func cut(ctx context.Context, err error, cmd Command) error {
 
 // exit is the code of a command whose outputs have ended. The engine notes the code a little later than it ends the stream;
 // what still runs after that was cut off, or closed its outputs itself.
-func (e *Engine) exit(ctx context.Context, id string, cmd Command) (int, providers.Done, error) {
+func (e *Engine) exit(ctx context.Context, id string, cmd Command) (int, resource.Outcome, error) {
 	c, cancel := begin(ctx, e.limits.settle)
 	defer cancel()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		running, code, err := e.ended(c, id)
 		if err != nil {
-			return 0, providers.Unknown, e.explain(c, err, failure.OutcomeUnknown, "learn how %s in the container ended", cmd.name())
+			return 0, resource.Unknown, e.explain(c, err, failure.OutcomeUnknown, "learn how %s in the container ended", cmd.name())
 		}
 		if !running {
-			return code, providers.Yes, nil
+			return code, resource.Done, nil
 		}
 		select {
 		case <-ctx.Done():
-			return 0, providers.Unknown, cut(ctx, ctx.Err(), cmd)
+			return 0, resource.Unknown, cut(ctx, ctx.Err(), cmd)
 		case <-c.ctx.Done():
-			return 0, providers.Unknown, failure.New(failure.OutcomeUnknown, "the outputs of %s in the container have ended, but it still runs after %s", cmd.name(), c.limit)
+			return 0, resource.Unknown, failure.New(failure.OutcomeUnknown, "the outputs of %s in the container have ended, but it still runs after %s", cmd.name(), c.limit)
 		case <-time.After(pause):
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // running is an engine whose command does what stream says, and whose end is what end says.
@@ -53,7 +53,7 @@ func TestExecIsThreeCalls(t *testing.T) {
 	before := f.calls()
 	var out, problems bytes.Buffer
 	code, done, err := e.Exec(context.Background(), "C1", Command{Argv: []string{"x"}}, &out, &problems)
-	if code != 7 || done != providers.Yes || err != nil || out.String() != "output" || problems.String() != "err" {
+	if code != 7 || done != resource.Done || err != nil || out.String() != "output" || problems.String() != "err" {
 		t.Errorf("%d, %s, %v: %q, %q", code, done, err, &out, &problems)
 	}
 	total := 0
@@ -96,7 +96,7 @@ func TestExecWithoutAKnownEndIsUnknown(t *testing.T) {
 			e := connected(t, running(t, c.stream, c.end))
 			e.limits.settle = 300 * time.Millisecond
 			_, done, err := e.Exec(context.Background(), "C1", Command{Argv: []string{"x"}}, io.Discard, io.Discard)
-			if done != providers.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), c.says) {
+			if done != resource.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s, %v (%s)", done, err, failure.KindOf(err))
 			}
 		})
@@ -113,7 +113,7 @@ func TestExecWaitsForItsCode(t *testing.T) {
 		ended("143")(n, w, r)
 	}))
 	code, done, err := e.Exec(context.Background(), "C1", Command{Argv: []string{"x"}}, io.Discard, io.Discard)
-	if code != 143 || done != providers.Yes {
+	if code != 143 || done != resource.Done {
 		t.Errorf("%d, %s, %v", code, done, err)
 	}
 }
@@ -130,7 +130,7 @@ func TestExecStreamsBothWays(t *testing.T) {
 	}, ended("0")))
 	var out bytes.Buffer
 	code, done, err := e.Exec(context.Background(), "C1", Command{Argv: []string{"cat"}, Stdin: strings.NewReader("in\x00put")}, &out, io.Discard)
-	if code != 0 || done != providers.Yes || out.String() != "first in\x00put" {
+	if code != 0 || done != resource.Done || out.String() != "first in\x00put" {
 		t.Errorf("%d, %s, %v: %q", code, done, err, &out)
 	}
 }
@@ -144,7 +144,7 @@ func TestExecWhoseInputFails(t *testing.T) {
 	}, ended("0")))
 	broken := errors.New("the disk is gone")
 	_, done, err := e.Exec(context.Background(), "C1", Command{Argv: []string{"cat"}, Stdin: io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))}, io.Discard, io.Discard)
-	if done != providers.Unknown || !errors.Is(err, broken) {
+	if done != resource.Unknown || !errors.Is(err, broken) {
 		t.Errorf("%s, %v", done, err)
 	}
 	if b := <-got; b != "half" {
@@ -159,7 +159,7 @@ func TestExecWhoseInputIsNotRead(t *testing.T) {
 	defer w.Close()
 	var out bytes.Buffer
 	code, done, err := e.Exec(context.Background(), "C1", Command{Argv: []string{"true"}, Stdin: never}, &out, io.Discard)
-	if code != 0 || done != providers.Yes || out.String() != "done" {
+	if code != 0 || done != resource.Done || out.String() != "done" {
 		t.Errorf("%d, %s, %v", code, done, err)
 	}
 }
@@ -173,7 +173,7 @@ func (full) Write([]byte) (int, error) {
 func TestExecWhoseOutputIsRefused(t *testing.T) {
 	e := connected(t, running(t, says(frame(1, "out")), ended("0")))
 	_, done, err := e.Exec(context.Background(), "C1", Command{Argv: []string{"x"}}, full{}, io.Discard)
-	if done != providers.Unknown || !failure.Is(err, failure.OutputTooLarge) {
+	if done != resource.Unknown || !failure.Is(err, failure.OutputTooLarge) {
 		t.Errorf("%s, %v", done, err)
 	}
 }
@@ -187,7 +187,7 @@ func TestExecEndsWithItsContext(t *testing.T) {
 		close(gone)
 	}, ended("0")))
 	_, done, err := e.Exec(ctx, "C1", Command{Argv: []string{"sleep"}}, io.Discard, io.Discard)
-	if done != providers.Unknown || !errors.Is(err, context.Canceled) {
+	if done != resource.Unknown || !errors.Is(err, context.Canceled) {
 		t.Errorf("%s, %v", done, err)
 	}
 	<-gone
@@ -204,10 +204,10 @@ func TestExecThatWasNotMadeWasNotStarted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := connected(t, faulty(t, "POST /containers/C1/exec", do))
 			_, done, err := e.Exec(context.Background(), "C1", Command{Argv: []string{"x"}}, io.Discard, io.Discard)
-			if done != providers.No || err == nil || errors.Is(err, ErrNoContainer) != (name == "gone") {
+			if done != resource.NotDone || err == nil || errors.Is(err, ErrNoContainer) != (name == "gone") {
 				t.Errorf("%s, %v", done, err)
 			}
-			if s, done, err := e.Open(context.Background(), "C1", Command{Argv: []string{"x"}}); s != nil || done != providers.No || err == nil {
+			if s, done, err := e.Open(context.Background(), "C1", Command{Argv: []string{"x"}}); s != nil || done != resource.NotDone || err == nil {
 				t.Errorf("%s, %v", done, err)
 			}
 		})
@@ -222,7 +222,7 @@ func TestOpenHandsOutTheStreams(t *testing.T) {
 		_, _ = io.WriteString(conn, frame(1, "end"))
 	}, ended("5")))
 	s, done, err := e.Open(context.Background(), "C1", Command{Argv: []string{"x"}})
-	if done != providers.Yes {
+	if done != resource.Done {
 		t.Fatal(err)
 	}
 	defer s.Close()
@@ -242,7 +242,7 @@ func TestOpenHandsOutTheStreams(t *testing.T) {
 	if string(rest) != "end" || err != nil {
 		t.Errorf("%q, %v", rest, err)
 	}
-	if code, done, err := s.Exit(); code != 5 || done != providers.Yes {
+	if code, done, err := s.Exit(); code != 5 || done != resource.Done {
 		t.Errorf("%d, %s, %v", code, done, err)
 	}
 	if p := <-problems; p != "heard " {
@@ -259,7 +259,7 @@ func TestOpenThatIsCutOrClosed(t *testing.T) {
 	if b, err := io.ReadAll(s.Out); string(b) != "ou" || !failure.Is(err, failure.OutcomeUnknown) {
 		t.Errorf("%q, %v", b, err)
 	}
-	if _, done, err := s.Exit(); done != providers.Unknown || err == nil {
+	if _, done, err := s.Exit(); done != resource.Unknown || err == nil {
 		t.Errorf("%s, %v", done, err)
 	}
 	s.Close()
@@ -272,7 +272,7 @@ func TestOpenThatIsCutOrClosed(t *testing.T) {
 	if _, err := io.ReadAll(s.Out); err == nil {
 		t.Error("a closed stream looks whole")
 	}
-	if _, done, err := s.Exit(); done != providers.Unknown || err == nil {
+	if _, done, err := s.Exit(); done != resource.Unknown || err == nil {
 		t.Errorf("%s, %v", done, err)
 	}
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
 // Image looks at an image by reference or id. Absent is the engine's own answer.
-func (e *Engine) Image(ctx context.Context, ref string) (image.InspectResponse, providers.Presence, error) {
+func (e *Engine) Image(ctx context.Context, ref string) (image.InspectResponse, resource.Presence, error) {
 	c, cancel := begin(ctx, e.limits.query)
 	defer cancel()
 	found, err := e.client.ImageInspect(c.ctx, ref)
 	if c.noImage(err) {
-		return image.InspectResponse{}, providers.Absent, nil
+		return image.InspectResponse{}, resource.Absent, nil
 	}
 	if err == nil && found.ID == "" {
 		err = errors.New("the engine's answer is not complete")
 	}
 	if err != nil {
-		return image.InspectResponse{}, providers.Unseen, e.look(c, err, "inspect the image %s", ref)
+		return image.InspectResponse{}, resource.Unobserved, e.look(c, err, "inspect the image %s", ref)
 	}
-	return found, providers.Present, nil
+	return found, resource.Present, nil
 }
 
 func (c *call) noImage(err error) bool { return c.says(err, http.StatusNotFound, "no such image") }
@@ -44,7 +44,7 @@ func (e *Engine) Images(ctx context.Context, labels map[string]string) ([]image.
 }
 
 // Tag gives an image a name, in place of any other image that has it.
-func (e *Engine) Tag(ctx context.Context, id, ref string) (providers.Done, error) {
+func (e *Engine) Tag(ctx context.Context, id, ref string) (resource.Outcome, error) {
 	c, cancel := begin(ctx, e.limits.effect)
 	defer cancel()
 	crash.Point("dockerengine/before-tag")
@@ -59,14 +59,14 @@ func (e *Engine) Tag(ctx context.Context, id, ref string) (providers.Done, error
 
 // RemoveImage removes a name, and with the last name the image and its untagged parents; an id has to have one name at most.
 // One that is not there is Yes, one that a container uses No.
-func (e *Engine) RemoveImage(ctx context.Context, ref string) (providers.Done, error) {
+func (e *Engine) RemoveImage(ctx context.Context, ref string) (resource.Outcome, error) {
 	c, cancel := begin(ctx, e.limits.effect)
 	defer cancel()
 	crash.Point("dockerengine/before-remove-image")
 	_, err := e.client.ImageRemove(c.ctx, ref, image.RemoveOptions{PruneChildren: true})
 	crash.Point("dockerengine/after-remove-image")
 	if c.noImage(err) {
-		return providers.Yes, nil
+		return resource.Done, nil
 	}
 	return e.effect(c, err, "remove the image %s", ref)
 }
@@ -110,7 +110,7 @@ func (c *copied) Close() error {
 
 // Pull fetches an image from its registry, without a login. progress, which may be nil, gets a line for every step. A failure
 // is of kind NotReady, whatever its outcome: an image more changes nothing.
-func (e *Engine) Pull(ctx context.Context, ref string, progress func(line string)) (providers.Done, error) {
+func (e *Engine) Pull(ctx context.Context, ref string, progress func(line string)) (resource.Outcome, error) {
 	c, cancel := begin(ctx, e.limits.bulk)
 	defer cancel()
 	crash.Point("dockerengine/before-pull")

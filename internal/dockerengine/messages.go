@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // reported is an error that the engine reports inside a stream: it stopped, and says so.
@@ -64,14 +64,14 @@ func readMessages(in io.Reader, log io.Writer, progress func(string)) (id string
 }
 
 // streamed is the outcome of what came in a stream: with a reported error the engine has stopped.
-func streamed(err error) providers.Done {
+func streamed(err error) resource.Outcome {
 	var r *reported
 	switch {
 	case err == nil:
-		return providers.Yes
+		return resource.Done
 	case errors.As(err, &r):
-		return providers.No
+		return resource.NotDone
 	default:
-		return providers.Unknown
+		return resource.Unknown
 	}
 }

@@ -12,39 +12,39 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // effects are all calls that change something, with the request that does it and the engine's answer for success.
 func effects() map[string]struct {
-	do      func(ctx context.Context, e *Engine) (providers.Done, error)
+	do      func(ctx context.Context, e *Engine) (resource.Outcome, error)
 	request string
 	good    string
 } {
 	type effect = struct {
-		do      func(ctx context.Context, e *Engine) (providers.Done, error)
+		do      func(ctx context.Context, e *Engine) (resource.Outcome, error)
 		request string
 		good    string
 	}
 	return map[string]effect{
-		"create": {func(ctx context.Context, e *Engine) (providers.Done, error) {
+		"create": {func(ctx context.Context, e *Engine) (resource.Outcome, error) {
 			_, done, err := e.Create(ctx, "name", &container.Config{Image: "i"}, &container.HostConfig{})
 			return done, err
 		}, "POST /containers/create", `{"Id":"C1"}`},
-		"start":  {func(ctx context.Context, e *Engine) (providers.Done, error) { return e.Start(ctx, "C1") }, "POST /containers/C1/start", ""},
-		"kill":   {func(ctx context.Context, e *Engine) (providers.Done, error) { return e.Kill(ctx, "C1") }, "POST /containers/C1/kill", ""},
-		"remove": {func(ctx context.Context, e *Engine) (providers.Done, error) { return e.Remove(ctx, "C1") }, "DELETE /containers/C1", ""},
-		"exec": {func(ctx context.Context, e *Engine) (providers.Done, error) {
+		"start":  {func(ctx context.Context, e *Engine) (resource.Outcome, error) { return e.Start(ctx, "C1") }, "POST /containers/C1/start", ""},
+		"kill":   {func(ctx context.Context, e *Engine) (resource.Outcome, error) { return e.Kill(ctx, "C1") }, "POST /containers/C1/kill", ""},
+		"remove": {func(ctx context.Context, e *Engine) (resource.Outcome, error) { return e.Remove(ctx, "C1") }, "DELETE /containers/C1", ""},
+		"exec": {func(ctx context.Context, e *Engine) (resource.Outcome, error) {
 			_, done, err := e.Exec(ctx, "C1", Command{Argv: []string{"true"}}, io.Discard, io.Discard)
 			return done, err
 		}, "POST /exec/X1/start", ""},
-		"build": {func(ctx context.Context, e *Engine) (providers.Done, error) {
+		"build": {func(ctx context.Context, e *Engine) (resource.Outcome, error) {
 			_, done, err := e.Build(ctx, Building{Context: strings.NewReader("")})
 			return done, err
 		}, "POST /build", `{"aux":{"ID":"sha256:1"}}`},
-		"pull":         {func(ctx context.Context, e *Engine) (providers.Done, error) { return e.Pull(ctx, "i", nil) }, "POST /images/create", `{"status":"done"}`},
-		"tag":          {func(ctx context.Context, e *Engine) (providers.Done, error) { return e.Tag(ctx, "i", "j") }, "POST /images/i/tag", ""},
-		"remove image": {func(ctx context.Context, e *Engine) (providers.Done, error) { return e.RemoveImage(ctx, "i") }, "DELETE /images/i", `[]`},
+		"pull":         {func(ctx context.Context, e *Engine) (resource.Outcome, error) { return e.Pull(ctx, "i", nil) }, "POST /images/create", `{"status":"done"}`},
+		"tag":          {func(ctx context.Context, e *Engine) (resource.Outcome, error) { return e.Tag(ctx, "i", "j") }, "POST /images/i/tag", ""},
+		"remove image": {func(ctx context.Context, e *Engine) (resource.Outcome, error) { return e.RemoveImage(ctx, "i") }, "DELETE /images/i", `[]`},
 	}
 }
 
@@ -70,24 +70,24 @@ func faulty(t *testing.T, request string, fault func(w http.ResponseWriter, r *h
 func TestOutcomesOfEffects(t *testing.T) {
 	type fault struct {
 		do    func(w http.ResponseWriter, r *http.Request)
-		want  providers.Done
+		want  resource.Outcome
 		kinds []failure.Kind // one of them
 		says  string
 	}
 	faults := map[string]fault{
-		"refused 400":        {func(w http.ResponseWriter, r *http.Request) { answer(w, 400, `{"message":"bad parameter"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "bad parameter"},
-		"refused 403":        {func(w http.ResponseWriter, r *http.Request) { answer(w, 403, `{"message":"plugin says no"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "plugin says no"},
-		"refused 409":        {func(w http.ResponseWriter, r *http.Request) { answer(w, 409, `{"message":"conflict: it is in use"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "conflict: it is in use"},
-		"refused in pieces":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 400, `{"mess`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, ""},
-		"refused odd status": {func(w http.ResponseWriter, r *http.Request) { answer(w, 422, `{"message":"odd"}`) }, providers.No, []failure.Kind{failure.Failed, failure.NotReady}, "odd"},
-		"failed 500":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"store is full"}`) }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "store is full"},
-		"failed 503":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 503, `{"message":"shutting down"}`) }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "shutting down"},
-		"cut before a reply": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
-		"cut in the headers": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "HTTP/1.1 201 Cre") }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
+		"refused 400":        {func(w http.ResponseWriter, r *http.Request) { answer(w, 400, `{"message":"bad parameter"}`) }, resource.NotDone, []failure.Kind{failure.Failed, failure.NotReady}, "bad parameter"},
+		"refused 403":        {func(w http.ResponseWriter, r *http.Request) { answer(w, 403, `{"message":"plugin says no"}`) }, resource.NotDone, []failure.Kind{failure.Failed, failure.NotReady}, "plugin says no"},
+		"refused 409":        {func(w http.ResponseWriter, r *http.Request) { answer(w, 409, `{"message":"conflict: it is in use"}`) }, resource.NotDone, []failure.Kind{failure.Failed, failure.NotReady}, "conflict: it is in use"},
+		"refused in pieces":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 400, `{"mess`) }, resource.NotDone, []failure.Kind{failure.Failed, failure.NotReady}, ""},
+		"refused odd status": {func(w http.ResponseWriter, r *http.Request) { answer(w, 422, `{"message":"odd"}`) }, resource.NotDone, []failure.Kind{failure.Failed, failure.NotReady}, "odd"},
+		"failed 500":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"store is full"}`) }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "store is full"},
+		"failed 503":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 503, `{"message":"shutting down"}`) }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "shutting down"},
+		"cut before a reply": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
+		"cut in the headers": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "HTTP/1.1 201 Cre") }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
 		"redirected": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusMovedPermanently)
-		}, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, ""},
-		"answered in garbage": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "\x15\x03\x01\r\n\r\n") }, providers.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
+		}, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, ""},
+		"answered in garbage": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "\x15\x03\x01\r\n\r\n") }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
 	}
 	for name, e := range effects() {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestOutcomesOfEffects(t *testing.T) {
 					}
 					answer(w, 200, e.good)
 				}))
-				if done, err := e.do(context.Background(), c); done != providers.Yes || err != nil {
+				if done, err := e.do(context.Background(), c); done != resource.Done || err != nil {
 					t.Errorf("%s, %v", done, err)
 				}
 			})
@@ -127,7 +127,7 @@ func TestOutcomesOfEffects(t *testing.T) {
 				c := connected(t, faulty(t, e.request, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); hang(r) }))
 				c.limits = short()
 				done, err := e.do(context.Background(), c)
-				if done != providers.Unknown || !strings.Contains(err.Error(), "did not answer within 200ms") {
+				if done != resource.Unknown || !strings.Contains(err.Error(), "did not answer within 200ms") {
 					t.Errorf("%s, %v", done, err)
 				}
 			})
@@ -135,7 +135,7 @@ func TestOutcomesOfEffects(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				c := connected(t, faulty(t, e.request, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); cancel(); hang(r) }))
 				done, err := e.do(ctx, c)
-				if done != providers.Unknown || !errors.Is(err, context.Canceled) {
+				if done != resource.Unknown || !errors.Is(err, context.Canceled) {
 					t.Errorf("%s, %v", done, err)
 				}
 			})
@@ -143,7 +143,7 @@ func TestOutcomesOfEffects(t *testing.T) {
 				f := faulty(t, e.request, func(w http.ResponseWriter, r *http.Request) { t.Error("it was sent") })
 				ctx, cancel := context.WithCancel(context.Background())
 				cancel()
-				if done, err := e.do(ctx, connected(t, f)); done != providers.No || !errors.Is(err, context.Canceled) {
+				if done, err := e.do(ctx, connected(t, f)); done != resource.NotDone || !errors.Is(err, context.Canceled) {
 					t.Errorf("%s, %v", done, err)
 				}
 			})
@@ -155,7 +155,7 @@ func TestOutcomesOfEffects(t *testing.T) {
 					t.Fatal(err)
 				}
 				done, err := e.do(context.Background(), c)
-				if done != providers.No || !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "no socket") {
+				if done != resource.NotDone || !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "no socket") {
 					t.Errorf("%s, %v (%s)", done, err, failure.KindOf(err))
 				}
 			})
@@ -171,7 +171,7 @@ func TestStaleConnectionIsNoDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.hangUp()
-	if done, err := c.Start(context.Background(), "C1"); done != providers.No || !strings.Contains(err.Error(), "no socket") {
+	if done, err := c.Start(context.Background(), "C1"); done != resource.NotDone || !strings.Contains(err.Error(), "no socket") {
 		t.Errorf("%s, %v", done, err)
 	}
 }
@@ -184,40 +184,40 @@ func TestWhatRefusalsMean(t *testing.T) {
 	for name, c := range map[string]struct {
 		effect string
 		fault  func(w http.ResponseWriter, r *http.Request)
-		done   providers.Done
+		done   resource.Outcome
 		kind   failure.Kind
 		is     error
 	}{
-		"the name is taken":           {"create", refuse(409, `Conflict. The container name \"/name\" is already in use by container \"x\".`), providers.No, failure.AlreadyExists, nil},
-		"the image is missing":        {"create", refuse(404, "No such image: i:latest"), providers.No, failure.NotReady, nil},
-		"the network is missing":      {"create", refuse(404, "network x not found"), providers.No, failure.Failed, nil},
-		"a create without an id":      {"create", func(w http.ResponseWriter, r *http.Request) { answer(w, 201, `{}`) }, providers.Unknown, failure.OutcomeUnknown, nil},
-		"a create that is cut":        {"create", func(w http.ResponseWriter, r *http.Request) { answer(w, 201, `{"Id":"C1`) }, providers.Unknown, failure.OutcomeUnknown, nil},
-		"start without a container":   {"start", refuse(404, gone), providers.No, failure.Failed, ErrNoContainer},
-		"start of what runs":          {"start", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotModified) }, providers.Yes, "", nil},
-		"kill without a container":    {"kill", refuse(404, gone), providers.Yes, "", nil},
-		"kill of what does not run":   {"kill", refuse(409, "Cannot kill container: C1: Container C1 is not running"), providers.Yes, "", nil},
-		"kill answered by a stranger": {"kill", refuse(404, "page not found"), providers.No, failure.Failed, nil},
-		"remove without a container":  {"remove", refuse(404, gone), providers.Yes, "", nil},
-		"remove by a stranger":        {"remove", refuse(404, "page not found"), providers.No, failure.Failed, nil},
-		"remove of what is removed":   {"remove", refuse(409, "removal of container C1 is already in progress"), providers.Yes, "", nil},
-		"exec in what does not run":   {"exec", refuse(409, "Container C1 is not running"), providers.No, failure.Failed, ErrNotRunning},
-		"tag without an image":        {"tag", refuse(404, "No such image: i:latest"), providers.No, failure.NotReady, nil},
-		"remove without an image":     {"remove image", refuse(404, "No such image: i:latest"), providers.Yes, "", nil},
+		"the name is taken":           {"create", refuse(409, `Conflict. The container name \"/name\" is already in use by container \"x\".`), resource.NotDone, failure.AlreadyExists, nil},
+		"the image is missing":        {"create", refuse(404, "No such image: i:latest"), resource.NotDone, failure.NotReady, nil},
+		"the network is missing":      {"create", refuse(404, "network x not found"), resource.NotDone, failure.Failed, nil},
+		"a create without an id":      {"create", func(w http.ResponseWriter, r *http.Request) { answer(w, 201, `{}`) }, resource.Unknown, failure.OutcomeUnknown, nil},
+		"a create that is cut":        {"create", func(w http.ResponseWriter, r *http.Request) { answer(w, 201, `{"Id":"C1`) }, resource.Unknown, failure.OutcomeUnknown, nil},
+		"start without a container":   {"start", refuse(404, gone), resource.NotDone, failure.Failed, ErrNoContainer},
+		"start of what runs":          {"start", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotModified) }, resource.Done, "", nil},
+		"kill without a container":    {"kill", refuse(404, gone), resource.Done, "", nil},
+		"kill of what does not run":   {"kill", refuse(409, "Cannot kill container: C1: Container C1 is not running"), resource.Done, "", nil},
+		"kill answered by a stranger": {"kill", refuse(404, "page not found"), resource.NotDone, failure.Failed, nil},
+		"remove without a container":  {"remove", refuse(404, gone), resource.Done, "", nil},
+		"remove by a stranger":        {"remove", refuse(404, "page not found"), resource.NotDone, failure.Failed, nil},
+		"remove of what is removed":   {"remove", refuse(409, "removal of container C1 is already in progress"), resource.Done, "", nil},
+		"exec in what does not run":   {"exec", refuse(409, "Container C1 is not running"), resource.NotDone, failure.Failed, ErrNotRunning},
+		"tag without an image":        {"tag", refuse(404, "No such image: i:latest"), resource.NotDone, failure.NotReady, nil},
+		"remove without an image":     {"remove image", refuse(404, "No such image: i:latest"), resource.Done, "", nil},
 		"a build that fails": {"build", func(w http.ResponseWriter, r *http.Request) {
 			answer(w, 200, `{"stream":"Step 1/1"}`+"\n"+`{"errorDetail":{"code":1,"message":"it returned 1"},"error":"it returned 1"}`)
-		}, providers.No, failure.Failed, nil},
-		"a build with an old error":  {"build", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"error":"it returned 1"}`) }, providers.No, failure.Failed, nil},
-		"a build that names nothing": {"build", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"stream":"Step 1/1"}`) }, providers.Unknown, failure.OutcomeUnknown, nil},
+		}, resource.NotDone, failure.Failed, nil},
+		"a build with an old error":  {"build", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"error":"it returned 1"}`) }, resource.NotDone, failure.Failed, nil},
+		"a build that names nothing": {"build", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"stream":"Step 1/1"}`) }, resource.Unknown, failure.OutcomeUnknown, nil},
 		"a build that is cut": {"build", func(w http.ResponseWriter, r *http.Request) {
 			answer(w, 200, `{"aux":{"ID":"sha256:1"}}{"stream":"Succ`)
-		}, providers.Unknown, failure.OutcomeUnknown, nil},
+		}, resource.Unknown, failure.OutcomeUnknown, nil},
 		"a build that breaks off": {"build", func(w http.ResponseWriter, r *http.Request) {
 			cutOff(w, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1d\r\n"+`{"aux":{"ID":"sha256:12345"}}`+"\r\n")
-		}, providers.Unknown, failure.OutcomeUnknown, nil},
-		"a pull that fails":            {"pull", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"error":"toomanyrequests"}`) }, providers.No, failure.NotReady, nil},
-		"a pull that is cut":           {"pull", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"status":"x"`) }, providers.Unknown, failure.NotReady, nil},
-		"a pull that the engine fails": {"pull", refuse(500, "Get https://registry: no such host"), providers.Unknown, failure.NotReady, nil},
+		}, resource.Unknown, failure.OutcomeUnknown, nil},
+		"a pull that fails":            {"pull", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"error":"toomanyrequests"}`) }, resource.NotDone, failure.NotReady, nil},
+		"a pull that is cut":           {"pull", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"status":"x"`) }, resource.Unknown, failure.NotReady, nil},
+		"a pull that the engine fails": {"pull", refuse(500, "Get https://registry: no such host"), resource.Unknown, failure.NotReady, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := effects()[c.effect]
@@ -235,15 +235,15 @@ func TestWhatRefusalsMean(t *testing.T) {
 // What the client itself finds wrong is not the engine's fault.
 func TestNamesThatAreNone(t *testing.T) {
 	e := connected(t, serve(t, nil))
-	for name, do := range map[string]func() (providers.Done, error){
-		"tag":  func() (providers.Done, error) { return e.Tag(context.Background(), "i", "NOT A REFERENCE") },
-		"pull": func() (providers.Done, error) { return e.Pull(context.Background(), "NOT A REFERENCE", nil) },
+	for name, do := range map[string]func() (resource.Outcome, error){
+		"tag":  func() (resource.Outcome, error) { return e.Tag(context.Background(), "i", "NOT A REFERENCE") },
+		"pull": func() (resource.Outcome, error) { return e.Pull(context.Background(), "NOT A REFERENCE", nil) },
 	} {
-		if done, err := do(); done != providers.No || !strings.Contains(err.Error(), "invalid reference") || strings.Contains(err.Error(), "listens") {
+		if done, err := do(); done != resource.NotDone || !strings.Contains(err.Error(), "invalid reference") || strings.Contains(err.Error(), "listens") {
 			t.Errorf("%s: %s, %v", name, done, err)
 		}
 	}
-	if _, p, err := e.Inspect(context.Background(), ""); p != providers.Unseen || strings.Contains(err.Error(), "listens") {
+	if _, p, err := e.Inspect(context.Background(), ""); p != resource.Unobserved || strings.Contains(err.Error(), "listens") {
 		t.Errorf("%s, %v", p, err)
 	}
 }
@@ -251,15 +251,15 @@ func TestNamesThatAreNone(t *testing.T) {
 func TestKillWaitsForTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait func(w http.ResponseWriter, r *http.Request)
-		want providers.Done
+		want resource.Outcome
 	}{
-		"it ends":    {func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"StatusCode":137}`) }, providers.Yes},
-		"it is gone": {func(w http.ResponseWriter, r *http.Request) { answer(w, 404, `{"message":"No such container: C1"}`) }, providers.Yes},
-		"it hangs":   {func(w http.ResponseWriter, r *http.Request) { hang(r) }, providers.Unknown},
-		"it fails":   {func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"x"}`) }, providers.Unknown},
-		"it is odd":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"Error":{"Message":"x"}}`) }, providers.Unknown},
-		"it is cut":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 200, ``) }, providers.Unknown},
-		"it breaks":  {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, providers.Unknown},
+		"it ends":    {func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"StatusCode":137}`) }, resource.Done},
+		"it is gone": {func(w http.ResponseWriter, r *http.Request) { answer(w, 404, `{"message":"No such container: C1"}`) }, resource.Done},
+		"it hangs":   {func(w http.ResponseWriter, r *http.Request) { hang(r) }, resource.Unknown},
+		"it fails":   {func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"x"}`) }, resource.Unknown},
+		"it is odd":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"Error":{"Message":"x"}}`) }, resource.Unknown},
+		"it is cut":  {func(w http.ResponseWriter, r *http.Request) { answer(w, 200, ``) }, resource.Unknown},
+		"it breaks":  {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, resource.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(w http.ResponseWriter, r *http.Request) bool {
@@ -281,7 +281,7 @@ func TestKillWaitsForTheEnd(t *testing.T) {
 				e.limits = short()
 			}
 			done, err := e.Kill(context.Background(), "C1")
-			if done != c.want || (err == nil) != (done == providers.Yes) {
+			if done != c.want || (err == nil) != (done == resource.Done) {
 				t.Errorf("%s, %v", done, err)
 			}
 			if name == "it breaks" && !strings.Contains(err.Error(), "broke off") { // and not what the kill was answered
@@ -293,12 +293,12 @@ func TestKillWaitsForTheEnd(t *testing.T) {
 
 func TestPresence(t *testing.T) {
 	whole := `{"Id":"C1","State":{"Running":true},"Config":{}}`
-	type look = func(e *Engine) (providers.Presence, error)
-	inspect := func(e *Engine) (providers.Presence, error) {
+	type look = func(e *Engine) (resource.Presence, error)
+	inspect := func(e *Engine) (resource.Presence, error) {
 		_, p, err := e.Inspect(context.Background(), "C1")
 		return p, err
 	}
-	img := func(e *Engine) (providers.Presence, error) {
+	img := func(e *Engine) (resource.Presence, error) {
 		_, p, err := e.Image(context.Background(), "i")
 		return p, err
 	}
@@ -306,22 +306,22 @@ func TestPresence(t *testing.T) {
 		look   look
 		status int
 		body   string
-		want   providers.Presence
+		want   resource.Presence
 	}{
-		"a container":                 {inspect, 200, whole, providers.Present},
-		"no container":                {inspect, 404, `{"message":"No such container: C1"}`, providers.Absent},
-		"another 404":                 {inspect, 404, `{"message":"page not found"}`, providers.Unseen},
-		"an empty 404":                {inspect, 404, ``, providers.Unseen},
-		"a 404 in pieces":             {inspect, 404, `{"message":"No such contai`, providers.Unseen},
-		"an error about no container": {inspect, 500, `{"message":"No such container: C1"}`, providers.Unseen},
-		"zeros":                       {inspect, 200, `{}`, providers.Unseen},
-		"null":                        {inspect, 200, `null`, providers.Unseen},
-		"half a container":            {inspect, 200, whole[:20], providers.Unseen},
-		"no state":                    {inspect, 200, `{"Id":"C1","Config":{}}`, providers.Unseen},
-		"an image":                    {img, 200, `{"Id":"sha256:1"}`, providers.Present},
-		"no image":                    {img, 404, `{"message":"No such image: i:latest"}`, providers.Absent},
-		"another image error":         {img, 404, `{"message":"page not found"}`, providers.Unseen},
-		"an image of zeros":           {img, 200, `{}`, providers.Unseen},
+		"a container":                 {inspect, 200, whole, resource.Present},
+		"no container":                {inspect, 404, `{"message":"No such container: C1"}`, resource.Absent},
+		"another 404":                 {inspect, 404, `{"message":"page not found"}`, resource.Unobserved},
+		"an empty 404":                {inspect, 404, ``, resource.Unobserved},
+		"a 404 in pieces":             {inspect, 404, `{"message":"No such contai`, resource.Unobserved},
+		"an error about no container": {inspect, 500, `{"message":"No such container: C1"}`, resource.Unobserved},
+		"zeros":                       {inspect, 200, `{}`, resource.Unobserved},
+		"null":                        {inspect, 200, `null`, resource.Unobserved},
+		"half a container":            {inspect, 200, whole[:20], resource.Unobserved},
+		"no state":                    {inspect, 200, `{"Id":"C1","Config":{}}`, resource.Unobserved},
+		"an image":                    {img, 200, `{"Id":"sha256:1"}`, resource.Present},
+		"no image":                    {img, 404, `{"message":"No such image: i:latest"}`, resource.Absent},
+		"another image error":         {img, 404, `{"message":"page not found"}`, resource.Unobserved},
+		"an image of zeros":           {img, 200, `{}`, resource.Unobserved},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(w http.ResponseWriter, r *http.Request) bool {
@@ -332,7 +332,7 @@ func TestPresence(t *testing.T) {
 				return true
 			})
 			p, err := c.look(connected(t, f))
-			if p != c.want || (err == nil) == (p == providers.Unseen) {
+			if p != c.want || (err == nil) == (p == resource.Unobserved) {
 				t.Errorf("%s, %v; want %s", p, err, c.want)
 			}
 		})
@@ -369,7 +369,7 @@ func TestListsThatFailAreErrors(t *testing.T) {
 func TestCreateLeavesItsIntentAlone(t *testing.T) {
 	e := connected(t, faulty(t, "POST /containers/create", func(w http.ResponseWriter, r *http.Request) { answer(w, 201, `{"Id":"C1"}`) }))
 	host := &container.HostConfig{CapAdd: []string{"net_raw", "chown"}}
-	if _, done, err := e.Create(context.Background(), "n", &container.Config{}, host); done != providers.Yes {
+	if _, done, err := e.Create(context.Background(), "n", &container.Config{}, host); done != resource.Done {
 		t.Fatal(err)
 	}
 	if host.CapAdd[0] != "net_raw" || host.CapAdd[1] != "chown" {

@@ -17,7 +17,7 @@ import (
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -51,7 +51,7 @@ func at(t *testing.T, endpoint string) world {
 func (w world) container(name string, argv ...string) string {
 	w.t.Helper()
 	id := w.created(name, argv...)
-	if done, err := w.Start(w.t.Context(), id); done != providers.Yes {
+	if done, err := w.Start(w.t.Context(), id); done != resource.Done {
 		w.t.Fatal(err)
 	}
 	return id
@@ -60,7 +60,7 @@ func (w world) container(name string, argv ...string) string {
 func (w world) created(name string, argv ...string) string {
 	w.t.Helper()
 	id, done, err := w.Create(w.t.Context(), w.label+name, w.config(argv...), &container.HostConfig{NetworkMode: "none"})
-	if done != providers.Yes {
+	if done != resource.Done {
 		w.t.Fatal(err)
 	}
 	return id
@@ -70,7 +70,7 @@ func (w world) config(argv ...string) *container.Config {
 	return &container.Config{Image: engine.Busybox, Cmd: argv, Labels: map[string]string{w.label: "yes"}}
 }
 
-func (w world) run(id string, c Command) (code int, done providers.Done, out, problems string, err error) {
+func (w world) run(id string, c Command) (code int, done resource.Outcome, out, problems string, err error) {
 	w.t.Helper()
 	var o, p bytes.Buffer
 	code, done, err = w.Exec(w.t.Context(), id, c, &o, &p)
@@ -80,7 +80,7 @@ func (w world) run(id string, c Command) (code int, done providers.Done, out, pr
 func (w world) sh(id, script string) (int, string) {
 	w.t.Helper()
 	code, done, out, problems, err := w.run(id, Command{Argv: []string{"sh", "-c", script}})
-	if done != providers.Yes {
+	if done != resource.Done {
 		w.t.Fatal(err)
 	}
 	return code, out + problems
@@ -102,14 +102,14 @@ func TestRealContainerFromCreateToRemove(t *testing.T) {
 	w := real(t)
 	id := w.created("", "sleep", "1000")
 	got, p, err := w.Inspect(t.Context(), w.label)
-	if p != providers.Present || got.ID != id || got.State.Running || got.Config.Labels[w.label] != "yes" {
+	if p != resource.Present || got.ID != id || got.State.Running || got.Config.Labels[w.label] != "yes" {
 		t.Fatalf("%s, %v", p, err)
 	}
-	if _, done, err := w.Create(t.Context(), w.label, w.config("true"), &container.HostConfig{}); done != providers.No || !failure.Is(err, failure.AlreadyExists) {
+	if _, done, err := w.Create(t.Context(), w.label, w.config("true"), &container.HostConfig{}); done != resource.NotDone || !failure.Is(err, failure.AlreadyExists) {
 		t.Errorf("the same name again: %s, %v", done, err)
 	}
 	for range 2 {
-		if done, err := w.Start(t.Context(), id); done != providers.Yes {
+		if done, err := w.Start(t.Context(), id); done != resource.Done {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestRealContainerFromCreateToRemove(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	for range 2 { // what does not run is killed
-		if done, err := w.Kill(t.Context(), id); done != providers.Yes {
+		if done, err := w.Kill(t.Context(), id); done != resource.Done {
 			t.Fatal(err)
 		}
 		if got, _, _ := w.Inspect(t.Context(), id); got.State.Running || got.State.ExitCode != 137 {
@@ -136,17 +136,17 @@ func TestRealContainerFromCreateToRemove(t *testing.T) {
 		t.Errorf("what does not run is listed too: %v, %v", list, err)
 	}
 	for range 2 {
-		if done, err := w.Remove(t.Context(), id); done != providers.Yes {
+		if done, err := w.Remove(t.Context(), id); done != resource.Done {
 			t.Fatal(err)
 		}
 	}
-	if _, p, err := w.Inspect(t.Context(), id); p != providers.Absent {
+	if _, p, err := w.Inspect(t.Context(), id); p != resource.Absent {
 		t.Errorf("%s, %v", p, err)
 	}
-	if done, err := w.Kill(t.Context(), id); done != providers.Yes {
+	if done, err := w.Kill(t.Context(), id); done != resource.Done {
 		t.Error(err)
 	}
-	if done, err := w.Start(t.Context(), id); done != providers.No || !errors.Is(err, ErrNoContainer) {
+	if done, err := w.Start(t.Context(), id); done != resource.NotDone || !errors.Is(err, ErrNoContainer) {
 		t.Errorf("%s, %v", done, err)
 	}
 }
@@ -166,10 +166,10 @@ func TestRealEngineRefusesToCreate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, done, err := w.Create(t.Context(), w.label+"refused", c.config, c.host)
-			if done != providers.No || !failure.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
+			if done != resource.NotDone || !failure.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s, %v (%s)", done, err, failure.KindOf(err))
 			}
-			if _, p, err := w.Inspect(t.Context(), w.label+"refused"); p != providers.Absent {
+			if _, p, err := w.Inspect(t.Context(), w.label+"refused"); p != resource.Absent {
 				t.Errorf("%s, %v", p, err)
 			}
 		})
@@ -213,7 +213,7 @@ func TestRealNameHasOneWinner(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, p, err := w.Inspect(t.Context(), w.label); p != providers.Absent {
+	if _, p, err := w.Inspect(t.Context(), w.label); p != resource.Absent {
 		t.Errorf("%s, %v", p, err)
 	}
 }
@@ -228,7 +228,7 @@ func TestRealExecCodes(t *testing.T) {
 	}
 	for _, argv := range []string{"nosuch", "/etc/passwd"} { // Docker 20.10 has 126 for both
 		code, done, out, problems, err := w.run(id, Command{Argv: []string{argv}})
-		if done != providers.Yes || code != 126 && code != 127 {
+		if done != resource.Done || code != 126 && code != 127 {
 			t.Errorf("%s: %d, %s, %v\n%s%s", argv, code, done, err, out, problems)
 		}
 	}
@@ -240,20 +240,20 @@ func TestRealExecTakesAndGivesAnyBytes(t *testing.T) {
 	in := make([]byte, 4<<20)
 	_, _ = rand.Read(in)
 	_, done, out, problems, err := w.run(id, Command{Argv: []string{"cat"}, Stdin: bytes.NewReader(in)})
-	if done != providers.Yes || out != string(in) || problems != "" {
+	if done != resource.Done || out != string(in) || problems != "" {
 		t.Errorf("%s, %v: %d of %d bytes, %q", done, err, len(out), len(in), problems)
 	}
 	_, done, out, problems, err = w.run(id, Command{Argv: []string{"sh", "-c", "cat; head -c 1000000 /dev/zero >&2; echo end"}, Stdin: strings.NewReader("")})
-	if done != providers.Yes || out != "end\n" || len(problems) != 1000000 {
+	if done != resource.Done || out != "end\n" || len(problems) != 1000000 {
 		t.Errorf("%s, %v: %q and %d bytes", done, err, out, len(problems))
 	}
 	// without an input there is none to wait for
 	_, done, out, _, err = w.run(id, Command{Argv: []string{"cat"}})
-	if done != providers.Yes || out != "" {
+	if done != resource.Done || out != "" {
 		t.Errorf("%s, %v: %q", done, err, out)
 	}
 	_, done, out, _, err = w.run(id, Command{Argv: []string{"sh", "-c", `echo "$A|$(id -u):$(id -g)|$PWD"`}, Env: []string{"A=b c\n=d"}, User: "1234:20", Dir: "/etc"})
-	if done != providers.Yes || out != "b c\n=d|1234:20|/etc\n" {
+	if done != resource.Done || out != "b c\n=d|1234:20|/etc\n" {
 		t.Errorf("%s, %v: %q", done, err, out)
 	}
 }
@@ -261,10 +261,10 @@ func TestRealExecTakesAndGivesAnyBytes(t *testing.T) {
 func TestRealExecWhereNothingRuns(t *testing.T) {
 	w := real(t)
 	id := w.created("", "sleep", "1000")
-	if _, done, _, _, err := w.run(id, Command{Argv: []string{"true"}}); done != providers.No || !errors.Is(err, ErrNotRunning) {
+	if _, done, _, _, err := w.run(id, Command{Argv: []string{"true"}}); done != resource.NotDone || !errors.Is(err, ErrNotRunning) {
 		t.Errorf("%s, %v", done, err)
 	}
-	if _, done, _, _, err := w.run(w.label+"nosuch", Command{Argv: []string{"true"}}); done != providers.No || !errors.Is(err, ErrNoContainer) {
+	if _, done, _, _, err := w.run(w.label+"nosuch", Command{Argv: []string{"true"}}); done != resource.NotDone || !errors.Is(err, ErrNoContainer) {
 		t.Errorf("%s, %v", done, err)
 	}
 }
@@ -286,7 +286,7 @@ func TestRealCommandOutlivesItsConnection(t *testing.T) {
 	}
 	eventually(t, func() bool { code, _ := w.sh(id, "ps | grep '[s]leep 777'"); return code == 0 })
 	cancel()
-	if _, done, err := s.Exit(); done != providers.Unknown || !errors.Is(err, context.Canceled) {
+	if _, done, err := s.Exit(); done != resource.Unknown || !errors.Is(err, context.Canceled) {
 		t.Errorf("%s, %v", done, err)
 	}
 	if code, out := w.sh(id, "ps | grep '[s]leep 777'"); code != 0 {
@@ -300,11 +300,11 @@ func TestRealStreamEndsWithItsCommand(t *testing.T) {
 	w := real(t)
 	id := w.container("", "sleep", "1000")
 	code, done, out, _, err := w.run(id, Command{Argv: []string{"sh", "-c", "echo out; exec >&- 2>&-; sleep 1; exit 3"}})
-	if code != 3 || done != providers.Yes || out != "out\n" {
+	if code != 3 || done != resource.Done || out != "out\n" {
 		t.Errorf("%d, %s, %v: %q", code, done, err, out)
 	}
 	code, done, out, _, err = w.run(id, Command{Argv: []string{"sh", "-c", "sleep 1000 & echo out; exit 3"}})
-	if code != 3 || done != providers.Yes || out != "out\n" {
+	if code != 3 || done != resource.Done || out != "out\n" {
 		t.Errorf("%d, %s, %v: %q", code, done, err, out)
 	}
 }
@@ -322,10 +322,10 @@ func TestRealKillEndsCommandsToo(t *testing.T) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, s.Out) }()
 	go func() { _, _ = io.Copy(io.Discard, s.Err) }()
-	if done, err := w.Kill(t.Context(), id); done != providers.Yes {
+	if done, err := w.Kill(t.Context(), id); done != resource.Done {
 		t.Fatal(err)
 	}
-	if code, done, err := s.Exit(); done == providers.Yes && code != 137 || done == providers.No {
+	if code, done, err := s.Exit(); done == resource.Done && code != 137 || done == resource.NotDone {
 		t.Errorf("%d, %s, %v", code, done, err)
 	}
 }
@@ -343,13 +343,13 @@ func TestRealEngineThatIsKilledInTheMiddle(t *testing.T) {
 		t.Fatal(err)
 	}
 	private.Kill()
-	if _, done, err := s.Exit(); done != providers.Unknown || !failure.Is(err, failure.OutcomeUnknown) {
+	if _, done, err := s.Exit(); done != resource.Unknown || !failure.Is(err, failure.OutcomeUnknown) {
 		t.Errorf("%s, %v", done, err)
 	}
-	if done, err := w.Start(t.Context(), id); done != providers.No || !failure.Is(err, failure.NotReady) {
+	if done, err := w.Start(t.Context(), id); done != resource.NotDone || !failure.Is(err, failure.NotReady) {
 		t.Errorf("without an engine: %s, %v", done, err)
 	}
-	if _, p, err := w.Inspect(t.Context(), id); p != providers.Unseen || !failure.Is(err, failure.NotReady) {
+	if _, p, err := w.Inspect(t.Context(), id); p != resource.Unobserved || !failure.Is(err, failure.NotReady) {
 		t.Errorf("without an engine: %s, %v", p, err)
 	}
 	before := w.Facts()
@@ -358,10 +358,10 @@ func TestRealEngineThatIsKilledInTheMiddle(t *testing.T) {
 		t.Errorf("%v: %s, then %s", err, before.Identity(), after.Identity())
 	}
 	got, p, err := w.Inspect(t.Context(), id)
-	if p != providers.Present || got.State.Running {
+	if p != resource.Present || got.State.Running {
 		t.Errorf("%s, %v", p, err)
 	}
-	if done, err := w.Remove(t.Context(), id); done != providers.Yes {
+	if done, err := w.Remove(t.Context(), id); done != resource.Done {
 		t.Error(err)
 	}
 }
@@ -397,7 +397,7 @@ func archive(t *testing.T, files map[string]string) io.Reader {
 func TestRealImageFromBuildToRemoval(t *testing.T) {
 	w := real(t)
 	ref, other := w.label+":one", w.label+":two"
-	if _, p, err := w.Image(t.Context(), ref); p != providers.Absent {
+	if _, p, err := w.Image(t.Context(), ref); p != resource.Absent {
 		t.Fatalf("%s, %v", p, err)
 	}
 	var log bytes.Buffer
@@ -406,7 +406,7 @@ func TestRealImageFromBuildToRemoval(t *testing.T) {
 		Context: archive(t, map[string]string{"Dockerfile": "FROM " + engine.Busybox + "\nCOPY file /file\nLABEL " + w.label + "=image\n", "file": "hello"}),
 		Tags:    []string{ref}, Network: "none", Log: &log, Progress: func(l string) { lines = append(lines, l) },
 	})
-	if done != providers.Yes || !strings.HasPrefix(id, "sha256:") {
+	if done != resource.Done || !strings.HasPrefix(id, "sha256:") {
 		t.Fatalf("%s, %v\n%s", done, err, &log)
 	}
 	t.Cleanup(func() {
@@ -417,23 +417,23 @@ func TestRealImageFromBuildToRemoval(t *testing.T) {
 		t.Errorf("%q\n%s", lines, &log)
 	}
 	got, p, err := w.Image(t.Context(), ref)
-	if p != providers.Present || got.ID != id || got.Config.Labels[w.label] != "image" {
+	if p != resource.Present || got.ID != id || got.Config.Labels[w.label] != "image" {
 		t.Fatalf("%s, %v", p, err)
 	}
 	if list, err := w.Images(t.Context(), map[string]string{w.label: "image"}); err != nil || len(list) != 1 || list[0].ID != id {
 		t.Errorf("%v, %v", list, err)
 	}
-	if done, err := w.Tag(t.Context(), id, other); done != providers.Yes {
+	if done, err := w.Tag(t.Context(), id, other); done != resource.Done {
 		t.Error(err)
 	}
-	if done, err := w.Tag(t.Context(), w.label+":nosuch", other); done != providers.No || !failure.Is(err, failure.NotReady) {
+	if done, err := w.Tag(t.Context(), w.label+":nosuch", other); done != resource.NotDone || !failure.Is(err, failure.NotReady) {
 		t.Errorf("%s, %v", done, err)
 	}
 
 	c := w.config("true")
 	c.Image = id
 	made, done, err := w.Create(t.Context(), w.label, c, &container.HostConfig{})
-	if done != providers.Yes {
+	if done != resource.Done {
 		t.Fatal(err)
 	}
 	body, err := w.CopyFrom(t.Context(), made, "/file")
@@ -456,21 +456,21 @@ func TestRealImageFromBuildToRemoval(t *testing.T) {
 		t.Error(err)
 	}
 
-	if done, err := w.RemoveImage(t.Context(), other); done != providers.Yes {
+	if done, err := w.RemoveImage(t.Context(), other); done != resource.Done {
 		t.Error(err)
 	}
-	if done, err := w.RemoveImage(t.Context(), ref); done != providers.No || err == nil {
+	if done, err := w.RemoveImage(t.Context(), ref); done != resource.NotDone || err == nil {
 		t.Errorf("a container uses it: %s, %v", done, err)
 	}
-	if done, err := w.Remove(t.Context(), made); done != providers.Yes {
+	if done, err := w.Remove(t.Context(), made); done != resource.Done {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if done, err := w.RemoveImage(t.Context(), ref); done != providers.Yes {
+		if done, err := w.RemoveImage(t.Context(), ref); done != resource.Done {
 			t.Error(err)
 		}
 	}
-	if _, p, err := w.Image(t.Context(), id); p != providers.Absent {
+	if _, p, err := w.Image(t.Context(), id); p != resource.Absent {
 		t.Errorf("%s, %v", p, err)
 	}
 }
@@ -486,19 +486,19 @@ func TestRealBuildThatFails(t *testing.T) {
 			var log bytes.Buffer
 			ref := w.label + ":failed"
 			id, done, err := w.Build(t.Context(), Building{Context: archive(t, map[string]string{"Dockerfile": c.dockerfile}), Tags: []string{ref}, Network: "none", Log: &log})
-			if done != providers.No || id != "" || err == nil || !strings.Contains(err.Error(), c.says) {
+			if done != resource.NotDone || id != "" || err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s, %v\n%s", done, err, &log)
 			}
 			if name == "a step that fails" && (!strings.Contains(log.String(), "before\n") || !strings.Contains(log.String(), c.says)) {
 				t.Errorf("the log is not whole:\n%s", &log)
 			}
-			if _, p, err := w.Image(t.Context(), ref); p != providers.Absent {
+			if _, p, err := w.Image(t.Context(), ref); p != resource.Absent {
 				t.Errorf("%s, %v", p, err)
 			}
 		})
 	}
 	broken := errors.New("the archive cannot be read")
-	if _, done, err := w.Build(t.Context(), Building{Context: io.MultiReader(archive(t, map[string]string{"x": "y"}), failing{broken})}); done == providers.Yes || !errors.Is(err, broken) {
+	if _, done, err := w.Build(t.Context(), Building{Context: io.MultiReader(archive(t, map[string]string{"x": "y"}), failing{broken})}); done == resource.Done || !errors.Is(err, broken) {
 		t.Errorf("%s, %v", done, err)
 	}
 }
@@ -512,7 +512,7 @@ func TestRealPullThatFails(t *testing.T) {
 	ref := "127.0.0.1:1/" + w.label + ":1"
 	done, err := w.Pull(t.Context(), ref, nil)
 	f := failure.As(err)
-	if done == providers.Yes || f == nil || f.Kind != failure.NotReady || f.Hint != "docker pull "+ref {
+	if done == resource.Done || f == nil || f.Kind != failure.NotReady || f.Hint != "docker pull "+ref {
 		t.Errorf("%s, %v", done, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // loginOf is the login that a target gives to agents.
@@ -68,7 +69,7 @@ func examine(ctx context.Context, p providers.Provider, def providers.Definition
 
 // identity compares the target's endpoint with those that claims record.
 func (d *doctor) identity(ctx context.Context, p providers.Provider, def providers.Definition) []Check {
-	l, ok := p.(providers.Listing)
+	l, ok := p.(resource.Lister)
 	if !ok {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -251,11 +251,11 @@ func (d *doctor) scan(ctx context.Context) []Check {
 // scanKind lists what carries a label of laufwerk on the endpoint of a kind of targets, and has no claim here.
 func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
 	p, _ := d.Provider(kind)
-	l, ok := p.(providers.Listing)
+	l, ok := p.(resource.Lister)
 	if !ok {
 		return nil
 	}
-	there, err := l.List(ctx, providers.Intent{})
+	there, err := l.List(ctx, resource.Intent{})
 	if err != nil {
 		return one(Skip, "what is there cannot be listed: %v", err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
@@ -72,10 +72,10 @@ func (c Cache) Done(fingerprint string) error { return files.Remove(c.buildingFi
 func (c Cache) Left(ctx context.Context, e *dockerengine.Engine, rec Recipe, base image.InspectResponse) (string, error) {
 	fingerprint := rec.Fingerprint()
 	tagged, presence, err := e.Image(ctx, c.Tag(fingerprint))
-	if presence == providers.Unseen {
+	if presence == resource.Unobserved {
 		return "", err
 	}
-	if presence == providers.Present && whole(tagged, rec, base, "") {
+	if presence == resource.Present && whole(tagged, rec, base, "") {
 		return tagged.ID, nil
 	}
 	var b Building
@@ -90,9 +90,9 @@ func (c Cache) Left(ctx context.Context, e *dockerengine.Engine, rec Recipe, bas
 	for _, s := range list {
 		i, presence, err := e.Image(ctx, s.ID)
 		switch {
-		case presence == providers.Unseen:
+		case presence == resource.Unobserved:
 			return "", err
-		case presence == providers.Absent || len(i.RepoTags) > 0: // somebody has given it a name: it is theirs now
+		case presence == resource.Absent || len(i.RepoTags) > 0: // somebody has given it a name: it is theirs now
 		case found == "" && whole(i, rec, base, b.Build):
 			found = i.ID
 		default:
@@ -147,10 +147,10 @@ func (c Cache) Assemble(ctx context.Context, e *dockerengine.Engine, container s
 	crash.Point("imagecache/after-build")
 	_ = r.CloseWithError(errors.New("the builder has ended"))
 	_ = tree.Close()
-	if perr := <-packed; done == providers.No && perr != nil {
+	if perr := <-packed; done == resource.NotDone && perr != nil {
 		err = perr // the builder's complaint follows from it
 	}
-	if done == providers.Unknown { // the answer was lost; the image may be there all the same
+	if done == resource.Unknown { // the answer was lost; the image may be there all the same
 		if found, lerr := c.Left(ctx, e, rec, base); lerr == nil && found != "" {
 			return found, nil
 		}

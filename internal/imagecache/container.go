@@ -19,7 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 	"github.com/laufwerk/laufwerk/internal/targets"
@@ -65,9 +65,9 @@ type Containers struct {
 	Now     func() time.Time
 }
 
-var _ providers.Listing = Containers{}
+var _ resource.Lister = Containers{}
 
-func (c Containers) of(in providers.Intent) (Spec, owned.Container, error) {
+func (c Containers) of(in resource.Intent) (Spec, owned.Container, error) {
 	var s Spec
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
 		return s, owned.Container{}, failure.Wrap(err, failure.Internal, "read the intent of a preparation")
@@ -79,47 +79,47 @@ func (c Containers) of(in providers.Intent) (Spec, owned.Container, error) {
 }
 
 // Create makes the container, which is not started, and its directory.
-func (c Containers) Create(ctx context.Context, in providers.Intent) providers.Result {
+func (c Containers) Create(ctx context.Context, in resource.Intent) resource.Result {
 	return c.make(ctx, in, owned.Container.Create)
 }
 
 // Resolve finds out what became of a Create.
-func (c Containers) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+func (c Containers) Resolve(ctx context.Context, in resource.Intent) resource.Result {
 	return c.make(ctx, in, owned.Container.Resolve)
 }
 
-func (c Containers) make(ctx context.Context, in providers.Intent, create func(owned.Container, context.Context, providers.Intent, owned.Want) providers.Result) providers.Result {
+func (c Containers) make(ctx context.Context, in resource.Intent, create func(owned.Container, context.Context, resource.Intent, owned.Want) resource.Result) resource.Result {
 	s, one, err := c.of(in)
 	if err == nil && s.Stage != "" {
 		err = files.MkdirAll(s.Stage)
 	}
 	if err != nil {
-		return providers.Result{Done: providers.No, Err: err}
+		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
 	r := create(one, ctx, in, s.want())
-	if r.Done == providers.No {
+	if r.Outcome == resource.NotDone {
 		if err := s.clear(ctx); err != nil {
-			return providers.Result{Resource: r.Resource, Err: errors.Join(r.Err, err), Evidence: r.Evidence}
+			return resource.Result{Resource: r.Resource, Err: errors.Join(r.Err, err), Evidence: r.Evidence}
 		}
 	}
 	return r
 }
 
 // Observe looks at the container. Its directory goes with it: see Delete.
-func (c Containers) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+func (c Containers) Observe(ctx context.Context, in resource.Intent) resource.Observation {
 	_, one, err := c.of(in)
 	if err != nil {
-		return providers.Observation{Err: err}
+		return resource.Observation{Err: err}
 	}
 	return one.Observe(ctx, in)
 }
 
 // Delete removes the directory and the container. The directory goes first, so that it is gone with the claim whatever becomes
 // of the engine's answer.
-func (c Containers) Delete(ctx context.Context, in providers.Intent) providers.Result {
+func (c Containers) Delete(ctx context.Context, in resource.Intent) resource.Result {
 	s, one, err := c.of(in)
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	left := s.clear(ctx)
 	r := one.Delete(ctx, in)
@@ -128,7 +128,7 @@ func (c Containers) Delete(ctx context.Context, in providers.Intent) providers.R
 }
 
 // List finds the containers of a store.
-func (c Containers) List(ctx context.Context, in providers.Intent) ([]providers.Found, error) {
+func (c Containers) List(ctx context.Context, in resource.Intent) ([]resource.Summary, error) {
 	e, err := c.engine(ctx, in)
 	if err != nil {
 		return nil, err
@@ -140,12 +140,12 @@ func (c Containers) List(ctx context.Context, in providers.Intent) ([]providers.
 func (Containers) ListCommand() string { return owned.ListCommand }
 
 // DeleteAll removes containers and their directories.
-func (c Containers) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
+func (c Containers) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, parallel int) []resource.Deletion {
 	e, err := c.engine(ctx, list[0])
 	if err != nil {
 		return owned.Unreached(len(list), err)
 	}
-	return owned.DeleteAll(ctx, e, list, there, parallel, c.Now, func(ctx context.Context, in providers.Intent, out *providers.Ended) {
+	return owned.DeleteAll(ctx, e, list, there, parallel, c.Now, func(ctx context.Context, in resource.Intent, out *resource.Deletion) {
 		s, _, err := c.of(in)
 		if err == nil {
 			err = s.clear(ctx)
@@ -157,7 +157,7 @@ func (c Containers) DeleteAll(ctx context.Context, list []providers.Intent, ther
 }
 
 // engine is the one that an intent names, or the one that the settings lead to.
-func (c Containers) engine(ctx context.Context, in providers.Intent) (*dockerengine.Engine, error) {
+func (c Containers) engine(ctx context.Context, in resource.Intent) (*dockerengine.Engine, error) {
 	if in.Endpoint == "" {
 		return c.Engines.Connect(ctx, "")
 	}
@@ -229,24 +229,24 @@ const startTime = 2 * time.Minute
 // the files of this host: mounted is then what is meant, and not another host's directory of the same name.
 func Start(ctx context.Context, e *dockerengine.Engine, id string, s Spec) error {
 	done, err := e.Start(ctx, id)
-	if done == providers.No {
+	if done == resource.NotDone {
 		return failure.Wrap(err, failure.NotReady, "start the container of the preparation")
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	for pause := 5 * time.Millisecond; done != providers.Yes || s.Stage == ""; pause = min(2*pause, time.Second) {
+	for pause := 5 * time.Millisecond; done != resource.Done || s.Stage == ""; pause = min(2*pause, time.Second) {
 		runs, err := s.runs(ctx, e, id)
 		switch {
 		case err != nil:
 			return err
 		case runs:
-			done = providers.Yes
+			done = resource.Done
 			if s.Stage == "" {
 				return nil
 			}
 			continue
-		case done == providers.Unknown: // starting twice is starting once
-			if done, err = e.Start(ctx, id); done == providers.No {
+		case done == resource.Unknown: // starting twice is starting once
+			if done, err = e.Start(ctx, id); done == resource.NotDone {
 				return failure.Wrap(err, failure.NotReady, "start the container of the preparation")
 			}
 		}
@@ -275,13 +275,13 @@ func Start(ctx context.Context, e *dockerengine.Engine, id string, s Spec) error
 func (s Spec) runs(ctx context.Context, e *dockerengine.Engine, id string) (bool, error) {
 	got, presence, err := e.Inspect(ctx, id)
 	switch {
-	case presence == providers.Absent:
+	case presence == resource.Absent:
 		return false, failure.New(failure.NotReady, "the container of the preparation is gone: somebody removed it")
-	case presence == providers.Unseen && ctx.Err() == nil:
+	case presence == resource.Unobserved && ctx.Err() == nil:
 		return false, err
-	case presence == providers.Present && !got.State.Running && got.State.Status != container.StateCreated:
+	case presence == resource.Present && !got.State.Running && got.State.Status != container.StateCreated:
 		return false, failure.New(failure.NotReady, "the container of the preparation ended at once, with exit code %s%s: can the image %s run this machine's programs?",
 			strconv.Itoa(got.State.ExitCode), strings.TrimRight(" "+got.State.Error, " "), s.Image)
 	}
-	return presence == providers.Present && got.State.Running, nil
+	return presence == resource.Present && got.State.Running, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // Prepared is the image of a receipt on an engine, which is asked once. The failure is of kind NotReady, also where what is there
@@ -40,9 +40,9 @@ func Own(ctx context.Context, e *dockerengine.Engine, ref, target string) (image
 func find(ctx context.Context, e *dockerengine.Engine, ref string, absent func() error) (image.InspectResponse, error) {
 	i, presence, err := e.Image(ctx, ref)
 	switch presence {
-	case providers.Present:
+	case resource.Present:
 		return i, nil
-	case providers.Absent:
+	case resource.Absent:
 		return i, absent()
 	}
 	return i, failure.Wrap(err, failure.NotReady, "look for the image %s", ref)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
@@ -206,12 +206,12 @@ func (all Caches) prune(ctx context.Context, e *dockerengine.Engine, used func(c
 	done, err := e.RemoveImage(ctx, p.Tag)
 	crash.Point("imagecache/after-prune")
 	switch done {
-	case providers.Yes:
+	case resource.Done:
 		p.Removed = true
 		if len(now[n].names) > 1 {
 			p.Why = "it still has other names, and stays on the engine"
 		}
-	case providers.No:
+	case resource.NotDone:
 		p.Why = err.Error()
 	default:
 		return failure.Wrap(err, failure.OutcomeUnknown, "remove the image %s", p.Tag)

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // limits bound every call but Exec, whatever its context says.
@@ -107,14 +107,14 @@ func (c *call) refused(err error) bool {
 }
 
 // outcome is what a call did: nil is Yes; a refusal or a request that was never sent is No; all else may have arrived.
-func (c *call) outcome(err error) providers.Done {
+func (c *call) outcome(err error) resource.Outcome {
 	switch {
 	case err == nil:
-		return providers.Yes
+		return resource.Done
 	case c.refused(err) || !c.sent.Load():
-		return providers.No
+		return resource.NotDone
 	default:
-		return providers.Unknown
+		return resource.Unknown
 	}
 }
 
@@ -124,13 +124,13 @@ func (c *call) says(err error, code codes.Code, words string) bool {
 }
 
 // effect ends a call that changes something: its outcome, and the failure with what was tried.
-func (g *Gateway) effect(c *call, err error, format string, args ...any) (providers.Done, error) {
+func (g *Gateway) effect(c *call, err error, format string, args ...any) (resource.Outcome, error) {
 	done := c.outcome(err)
 	kind := failure.Failed
 	switch {
 	case c.says(err, codes.AlreadyExists, ""):
 		kind = failure.AlreadyExists
-	case done == providers.Unknown:
+	case done == resource.Unknown:
 		kind = failure.OutcomeUnknown
 	}
 	return done, g.explain(c, err, kind, format, args...)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 func TestProvidersAndProfiles(t *testing.T) {
@@ -42,31 +42,31 @@ func TestProvidersAndProfiles(t *testing.T) {
 		}
 		return nil, status.Error(codes.Unimplemented, "what?")
 	}}).connect(t)
-	check := func(what string, want providers.Presence, kind failure.Kind) {
+	check := func(what string, want resource.Presence, kind failure.Kind) {
 		t.Helper()
 		p, is, err := g.Provider(t.Context(), "codex")
-		if is != want || failure.KindOf(err) != kind || is == providers.Present && p.GetType() != "codex" {
+		if is != want || failure.KindOf(err) != kind || is == resource.Present && p.GetType() != "codex" {
 			t.Errorf("%s: provider %v, %s, %v", what, p, is, err)
 		}
 		f, is, err := g.Profile(t.Context(), "codex")
-		if is != want || failure.KindOf(err) != kind || is == providers.Present && f.GetId() != "codex" {
+		if is != want || failure.KindOf(err) != kind || is == resource.Present && f.GetId() != "codex" {
 			t.Errorf("%s: profile %v, %s, %v", what, f, is, err)
 		}
 	}
-	check("there", providers.Present, "")
+	check("there", resource.Present, "")
 	empty = true
-	check("empty", providers.Unseen, failure.NotReady)
+	check("empty", resource.Unobserved, failure.NotReady)
 	code, text = codes.NotFound, "workspace 'default' not found"
-	check("no workspace", providers.Unseen, failure.NotReady)
+	check("no workspace", resource.Unobserved, failure.NotReady)
 	code, text = codes.Internal, "database is away"
-	check("away", providers.Unseen, failure.NotReady)
+	check("away", resource.Unobserved, failure.NotReady)
 
 	code, text = codes.NotFound, "provider not found"
-	if _, is, err := g.Provider(t.Context(), "codex"); is != providers.Absent || err != nil {
+	if _, is, err := g.Provider(t.Context(), "codex"); is != resource.Absent || err != nil {
 		t.Errorf("%s, %v", is, err)
 	}
 	text = "provider profile not found"
-	if _, is, err := g.Profile(t.Context(), "codex"); is != providers.Absent || err != nil {
+	if _, is, err := g.Profile(t.Context(), "codex"); is != resource.Absent || err != nil {
 		t.Errorf("%s, %v", is, err)
 	}
 }
@@ -83,14 +83,14 @@ func TestImportIsRefused(t *testing.T) {
 	}}).connect(t)
 	done, err := g.ImportProfile(t.Context(), &wire.ProviderProfile{Id: "mine"}, "laufwerk")
 	f := failure.As(err)
-	if done != providers.No || f == nil || f.Kind != failure.Failed || len(f.Conditions) != 2 || f.Conditions[0] != (failure.Condition{ID: "mine binaries", Message: "a glob that is none"}) {
+	if done != resource.NotDone || f == nil || f.Kind != failure.Failed || len(f.Conditions) != 2 || f.Conditions[0] != (failure.Condition{ID: "mine binaries", Message: "a glob that is none"}) {
 		t.Errorf("%s, %#v", done, f)
 	}
 	if got.GetWorkspace() != "default" || len(got.GetProfiles()) != 1 || got.GetProfiles()[0].GetSource() != "laufwerk" {
 		t.Errorf("asked %v", got)
 	}
 	answer = &wire.ImportProviderProfilesResponse{Diagnostics: []*wire.ProviderProfileDiagnostic{{Message: "Profile 'mine' already exists"}}}
-	if done, err := g.ImportProfile(t.Context(), &wire.ProviderProfile{Id: "mine"}, "laufwerk"); done != providers.No || !failure.Is(err, failure.AlreadyExists) {
+	if done, err := g.ImportProfile(t.Context(), &wire.ProviderProfile{Id: "mine"}, "laufwerk"); done != resource.NotDone || !failure.Is(err, failure.AlreadyExists) {
 		t.Errorf("%s, %v", done, err)
 	}
 }
@@ -112,7 +112,7 @@ func TestCredentialsAreNotRepeated(t *testing.T) {
 	} {
 		for _, code := range []codes.Code{codes.InvalidArgument, codes.Internal, codes.AlreadyExists, codes.PermissionDenied, codes.Unavailable, codes.Unimplemented} {
 			g := serve(t, &fake{do: func(context.Context, any) (any, error) { return nil, status.Error(code, echo) }}).connect(t)
-			for _, do := range []func(context.Context, *wire.Provider) (providers.Done, error){g.CreateProvider, g.UpdateProvider} {
+			for _, do := range []func(context.Context, *wire.Provider) (resource.Outcome, error){g.CreateProvider, g.UpdateProvider} {
 				_, err := do(t.Context(), p)
 				text := fmt.Sprintf("%v %+v %#v", err, failure.As(err), failure.As(err))
 				if err == nil || strings.Contains(text, token[20:30]) || strings.Contains(text, "hunter2") || !strings.Contains(text, "is not shown") || !strings.Contains(text, code.String()) {
@@ -128,7 +128,7 @@ func TestCredentialsAreNotRepeated(t *testing.T) {
 		t.Errorf("what has no credential in it is shown: %v", err)
 	}
 	p.Credentials["LARGE"] = strings.Repeat("secret", 1<<18)
-	if done, err := g.CreateProvider(t.Context(), p); done != providers.No || err == nil || len(err.Error()) > 300 || strings.Contains(err.Error(), "secret") {
+	if done, err := g.CreateProvider(t.Context(), p); done != resource.NotDone || err == nil || len(err.Error()) > 300 || strings.Contains(err.Error(), "secret") {
 		t.Errorf("too large: %s, %v", done, err)
 	}
 }
@@ -137,13 +137,13 @@ func TestProviderRequests(t *testing.T) {
 	var got any
 	g := serve(t, &fake{do: func(_ context.Context, r any) (any, error) { got = r; return &wire.ProviderResponse{}, nil }}).connect(t)
 	p := &wire.Provider{Metadata: &wire.ObjectMeta{Name: "p"}, Type: "laufwerk-codex", Credentials: map[string]string{"K": "v"}, CredentialExpiresAtMs: map[string]int64{"K": 42}}
-	if done, err := g.CreateProvider(t.Context(), p); done != providers.Yes || err != nil {
+	if done, err := g.CreateProvider(t.Context(), p); done != resource.Done || err != nil {
 		t.Fatal(done, err)
 	}
 	if r := got.(*wire.CreateProviderRequest); r.GetWorkspace() != "default" || r.GetProvider().GetCredentials()["K"] != "v" || r.GetProvider().GetCredentialExpiresAtMs()["K"] != 42 {
 		t.Errorf("asked %v", r)
 	}
-	if done, err := g.UpdateProvider(t.Context(), p); done != providers.Yes || err != nil {
+	if done, err := g.UpdateProvider(t.Context(), p); done != resource.Done || err != nil {
 		t.Fatal(done, err)
 	}
 	if r := got.(*wire.UpdateProviderRequest); r.GetWorkspace() != "default" || r.GetProvider().GetType() != "laufwerk-codex" || r.GetCredentialExpiresAtMs()["K"] != 42 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
@@ -30,7 +30,7 @@ type Command struct {
 //
 // It is bounded only by ctx: a gateway does not say when the command begins. One that vanishes is noticed. A child that keeps
 // the outputs open delays the end by 3 s. What does not fit into one request is a *TooLarge.
-func (g *Gateway) Exec(ctx context.Context, id string, cmd Command, stdout, stderr io.Writer) (code int, done providers.Done, err error) {
+func (g *Gateway) Exec(ctx context.Context, id string, cmd Command, stdout, stderr io.Writer) (code int, done resource.Outcome, err error) {
 	c, cancel := begin(ctx, 0)
 	defer cancel()
 	what := "run " + name(cmd)
@@ -39,7 +39,7 @@ func (g *Gateway) Exec(ctx context.Context, id string, cmd Command, stdout, stde
 		err = fits(r)
 	}
 	if err != nil {
-		return 0, providers.No, failure.Wrap(err, failure.Failed, "%s", what)
+		return 0, resource.NotDone, failure.Wrap(err, failure.Failed, "%s", what)
 	}
 	crash.Point("openshell/before-exec")
 	stream, err := g.client().ExecSandbox(c.ctx, r)
@@ -50,12 +50,12 @@ func (g *Gateway) Exec(ctx context.Context, id string, cmd Command, stdout, stde
 	for begun := false; ; begun = true {
 		event, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return 0, providers.Unknown, failure.New(failure.OutcomeUnknown, "%s: the gateway's stream ended without the command's exit code", what)
+			return 0, resource.Unknown, failure.New(failure.OutcomeUnknown, "%s: the gateway's stream ended without the command's exit code", what)
 		}
 		if err != nil {
 			done, err = g.effect(c, err, "%s", what)
-			if f := failure.As(err); begun && done != providers.Unknown { // it has spoken
-				f.Kind, done = failure.OutcomeUnknown, providers.Unknown
+			if f := failure.As(err); begun && done != resource.Unknown { // it has spoken
+				f.Kind, done = failure.OutcomeUnknown, resource.Unknown
 			}
 			return 0, done, err
 		}
@@ -65,10 +65,10 @@ func (g *Gateway) Exec(ctx context.Context, id string, cmd Command, stdout, stde
 		case *wire.ExecSandboxEvent_Stderr:
 			_, err = stderr.Write(e.Stderr.GetData())
 		case *wire.ExecSandboxEvent_Exit:
-			return int(e.Exit.GetExitCode()), providers.Yes, nil
+			return int(e.Exit.GetExitCode()), resource.Done, nil
 		}
 		if err != nil {
-			return 0, providers.Unknown, failure.Wrap(err, failure.OutcomeUnknown, "%s: keep its output", what)
+			return 0, resource.Unknown, failure.Wrap(err, failure.OutcomeUnknown, "%s: keep its output", what)
 		}
 	}
 }

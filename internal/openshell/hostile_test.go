@@ -14,7 +14,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // Told of a deadline, a gateway would end the call at the same moment, and its words would be the explanation.
@@ -31,13 +31,13 @@ func TestAGatewayIsNotToldOfDeadlines(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, presence, err := g.Get(ctx, "a")
-	if presence != providers.Unseen || !errors.Is(err, context.DeadlineExceeded) {
+	if presence != resource.Unobserved || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v %v", presence, err)
 	}
 	if <-told {
 		t.Error("it was told of the deadline")
 	}
-	if _, done, err := g.Create(ctx, &wire.CreateSandboxRequest{Name: "a"}); done != providers.No || !errors.Is(err, context.DeadlineExceeded) || s.called("CreateSandbox") > 0 {
+	if _, done, err := g.Create(ctx, &wire.CreateSandboxRequest{Name: "a"}); done != resource.NotDone || !errors.Is(err, context.DeadlineExceeded) || s.called("CreateSandbox") > 0 {
 		t.Errorf("after the deadline: %v %v", done, err)
 	}
 }
@@ -72,7 +72,7 @@ func TestCreateAnsweredWithAnotherSandbox(t *testing.T) {
 		return &wire.SandboxResponse{Sandbox: &wire.Sandbox{Metadata: &wire.ObjectMeta{Id: "x", Name: "another"}}}, nil
 	})
 	sb, done, err := g.Create(t.Context(), &wire.CreateSandboxRequest{Name: "asked-for"})
-	if sb != nil || done != providers.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "another") {
+	if sb != nil || done != resource.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "another") {
 		t.Errorf("%v %v %v", sb, done, err)
 	}
 }

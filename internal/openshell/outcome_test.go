@@ -17,30 +17,30 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // effect is a call that changes something, with its name and the answer of one that went well.
 type effect struct {
 	rpc  string
 	good any
-	do   func(ctx context.Context, g *Gateway) (providers.Done, error)
+	do   func(ctx context.Context, g *Gateway) (resource.Outcome, error)
 }
 
 func effects() map[string]effect {
 	return map[string]effect{
-		"create": {"CreateSandbox", &wire.SandboxResponse{Sandbox: sandbox("lw-a", "id", nil)}, func(ctx context.Context, g *Gateway) (providers.Done, error) {
+		"create": {"CreateSandbox", &wire.SandboxResponse{Sandbox: sandbox("lw-a", "id", nil)}, func(ctx context.Context, g *Gateway) (resource.Outcome, error) {
 			_, done, err := g.Create(ctx, &wire.CreateSandboxRequest{Name: "lw-a"})
 			return done, err
 		}},
-		"delete": {"DeleteSandbox", &wire.DeleteSandboxResponse{Deleted: true}, func(ctx context.Context, g *Gateway) (providers.Done, error) { return g.Delete(ctx, "lw-a") }},
-		"import profile": {"ImportProviderProfiles", &wire.ImportProviderProfilesResponse{Imported: true}, func(ctx context.Context, g *Gateway) (providers.Done, error) {
+		"delete": {"DeleteSandbox", &wire.DeleteSandboxResponse{Deleted: true}, func(ctx context.Context, g *Gateway) (resource.Outcome, error) { return g.Delete(ctx, "lw-a") }},
+		"import profile": {"ImportProviderProfiles", &wire.ImportProviderProfilesResponse{Imported: true}, func(ctx context.Context, g *Gateway) (resource.Outcome, error) {
 			return g.ImportProfile(ctx, &wire.ProviderProfile{Id: "mine"}, "laufwerk")
 		}},
-		"create provider": {"CreateProvider", &wire.ProviderResponse{}, func(ctx context.Context, g *Gateway) (providers.Done, error) {
+		"create provider": {"CreateProvider", &wire.ProviderResponse{}, func(ctx context.Context, g *Gateway) (resource.Outcome, error) {
 			return g.CreateProvider(ctx, &wire.Provider{Metadata: &wire.ObjectMeta{Name: "p"}})
 		}},
-		"update provider": {"UpdateProvider", &wire.ProviderResponse{}, func(ctx context.Context, g *Gateway) (providers.Done, error) {
+		"update provider": {"UpdateProvider", &wire.ProviderResponse{}, func(ctx context.Context, g *Gateway) (resource.Outcome, error) {
 			return g.UpdateProvider(ctx, &wire.Provider{Metadata: &wire.ObjectMeta{Name: "p"}})
 		}},
 	}
@@ -54,21 +54,21 @@ func TestOutcomesOfAnswers(t *testing.T) {
 			var code codes.Code
 			s := serve(t, &fake{do: func(context.Context, any) (any, error) { return e.good, status.Error(code, "because\x1b[2J") }})
 			g := s.connect(t)
-			if done, err := e.do(t.Context(), g); done != providers.Yes || err != nil {
+			if done, err := e.do(t.Context(), g); done != resource.Done || err != nil {
 				t.Errorf("well: %s, %v", done, err)
 			}
 			for code = codes.Canceled; code <= codes.Unauthenticated; code++ {
 				before := s.called(e.rpc)
 				done, err := e.do(t.Context(), g)
-				want, kind := providers.Unknown, failure.OutcomeUnknown
+				want, kind := resource.Unknown, failure.OutcomeUnknown
 				if slices.Contains(certain, code) {
-					want, kind = providers.No, failure.Failed
+					want, kind = resource.NotDone, failure.Failed
 				}
 				switch {
 				case code == codes.AlreadyExists && name == "create":
 					kind = failure.AlreadyExists
 				case code == codes.AlreadyExists && name != "delete":
-					want, kind = providers.No, failure.AlreadyExists
+					want, kind = resource.NotDone, failure.AlreadyExists
 				case code == codes.AlreadyExists:
 					kind = failure.AlreadyExists
 				case code == codes.PermissionDenied || code == codes.Unauthenticated || code == codes.NotFound:
@@ -97,35 +97,35 @@ func TestOutcomesWithoutAnAnswer(t *testing.T) {
 
 			s.then(func(context.Context) (any, error) { s.cut(); return e.good, nil })
 			done, err := e.do(t.Context(), g)
-			if done != providers.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "broke off") || s.called(e.rpc) != 1 {
+			if done != resource.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "broke off") || s.called(e.rpc) != 1 {
 				t.Errorf("cut: %s, %v, %d requests", done, err, s.called(e.rpc))
 			}
 			s.then(func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() })
 			done, err = e.do(t.Context(), g)
-			if done != providers.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "did not answer within 300ms") {
+			if done != resource.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "did not answer within 300ms") {
 				t.Errorf("hanging: %s, %v", done, err)
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			s.then(func(ctx context.Context) (any, error) { cancel(why); <-ctx.Done(); return nil, ctx.Err() })
 			done, err = e.do(ctx, g)
-			if done != providers.Unknown || !errors.Is(err, why) {
+			if done != resource.Unknown || !errors.Is(err, why) {
 				t.Errorf("given up: %s, %v", done, err)
 			}
 			if n := s.called(e.rpc); n != 3 {
 				t.Errorf("%d requests instead of 3", n)
 			}
 			s.then(func(context.Context) (any, error) { return e.good, nil })
-			if done, err = e.do(ctx, g); done != providers.No || !errors.Is(err, why) {
+			if done, err = e.do(ctx, g); done != resource.NotDone || !errors.Is(err, why) {
 				t.Errorf("given up before: %s, %v", done, err)
 			}
-			if done, err = e.do(t.Context(), g); done != providers.Yes || err != nil {
+			if done, err = e.do(t.Context(), g); done != resource.Done || err != nil {
 				t.Errorf("after all that: %s, %v", done, err)
 			}
 			s.stop()
-			for done = providers.Unknown; done == providers.Unknown; { // until it is noticed that the connection is no more
+			for done = resource.Unknown; done == resource.Unknown; { // until it is noticed that the connection is no more
 				done, err = e.do(t.Context(), g)
 			}
-			if done != providers.No || !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "nothing listens") {
+			if done != resource.NotDone || !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "nothing listens") {
 				t.Errorf("not there: %s, %s: %v", done, failure.KindOf(err), err)
 			}
 		})
@@ -139,16 +139,16 @@ func TestCreate(t *testing.T) {
 	g := s.connect(t)
 	request := &wire.CreateSandboxRequest{Name: "lw-a", Labels: Labels("o", "c", "r")}
 	made, done, err := g.Create(t.Context(), request)
-	if err != nil || done != providers.Yes || made.GetMetadata().GetId() != "id" || got.GetWorkspace() != "default" || got.GetLabels()[LabelClaim] != "c" || request.GetWorkspace() != "" {
+	if err != nil || done != resource.Done || made.GetMetadata().GetId() != "id" || got.GetWorkspace() != "default" || got.GetLabels()[LabelClaim] != "c" || request.GetWorkspace() != "" {
 		t.Errorf("%v, %s, %v of %v", made, done, err, got)
 	}
 	answer = &wire.SandboxResponse{}
-	if _, done, err := g.Create(t.Context(), request); done != providers.Unknown || !failure.Is(err, failure.OutcomeUnknown) {
+	if _, done, err := g.Create(t.Context(), request); done != resource.Unknown || !failure.Is(err, failure.OutcomeUnknown) {
 		t.Errorf("an empty answer: %s, %v", done, err)
 	}
 	big := &wire.CreateSandboxRequest{Name: "lw-a", Annotations: map[string]string{"x": strings.Repeat("x", 1<<20)}}
 	var large *TooLarge
-	if _, done, err := g.Create(t.Context(), big); done != providers.No || !errors.As(err, &large) || s.called("CreateSandbox") != 2 {
+	if _, done, err := g.Create(t.Context(), big); done != resource.NotDone || !errors.As(err, &large) || s.called("CreateSandbox") != 2 {
 		t.Errorf("too large: %s, %v", done, err)
 	}
 }
@@ -158,25 +158,25 @@ func TestGet(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer any
 		err    error
-		want   providers.Presence
+		want   resource.Presence
 		kind   failure.Kind
 	}{
-		"there":               {&wire.SandboxResponse{Sandbox: sandbox("lw-a", "id", nil)}, nil, providers.Present, ""},
-		"not there":           {nil, status.Error(codes.NotFound, "sandbox not found"), providers.Absent, ""},
-		"no workspace":        {nil, status.Error(codes.NotFound, "workspace 'default' not found"), providers.Unseen, failure.NotReady},
-		"a workspace so":      {nil, status.Error(codes.NotFound, "workspace 'sandbox not found' not found"), providers.Unseen, failure.NotReady},
-		"not there, no text":  {nil, status.Error(codes.NotFound, ""), providers.Unseen, failure.NotReady},
-		"another code":        {nil, status.Error(codes.Internal, "sandbox not found"), providers.Unseen, failure.NotReady},
-		"not permitted":       {nil, status.Error(codes.PermissionDenied, "no"), providers.Unseen, failure.NotReady},
-		"an empty answer":     {&wire.SandboxResponse{}, nil, providers.Unseen, failure.NotReady},
-		"another one's":       {&wire.SandboxResponse{Sandbox: sandbox("lw-b", "id", nil)}, nil, providers.Unseen, failure.NotReady},
-		"one without an id":   {&wire.SandboxResponse{Sandbox: sandbox("lw-a", "", nil)}, nil, providers.Unseen, failure.NotReady},
-		"an unavailable peer": {nil, status.Error(codes.Unavailable, "database is away"), providers.Unseen, failure.NotReady},
+		"there":               {&wire.SandboxResponse{Sandbox: sandbox("lw-a", "id", nil)}, nil, resource.Present, ""},
+		"not there":           {nil, status.Error(codes.NotFound, "sandbox not found"), resource.Absent, ""},
+		"no workspace":        {nil, status.Error(codes.NotFound, "workspace 'default' not found"), resource.Unobserved, failure.NotReady},
+		"a workspace so":      {nil, status.Error(codes.NotFound, "workspace 'sandbox not found' not found"), resource.Unobserved, failure.NotReady},
+		"not there, no text":  {nil, status.Error(codes.NotFound, ""), resource.Unobserved, failure.NotReady},
+		"another code":        {nil, status.Error(codes.Internal, "sandbox not found"), resource.Unobserved, failure.NotReady},
+		"not permitted":       {nil, status.Error(codes.PermissionDenied, "no"), resource.Unobserved, failure.NotReady},
+		"an empty answer":     {&wire.SandboxResponse{}, nil, resource.Unobserved, failure.NotReady},
+		"another one's":       {&wire.SandboxResponse{Sandbox: sandbox("lw-b", "id", nil)}, nil, resource.Unobserved, failure.NotReady},
+		"one without an id":   {&wire.SandboxResponse{Sandbox: sandbox("lw-a", "", nil)}, nil, resource.Unobserved, failure.NotReady},
+		"an unavailable peer": {nil, status.Error(codes.Unavailable, "database is away"), resource.Unobserved, failure.NotReady},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := serve(t, &fake{do: func(context.Context, any) (any, error) { return c.answer, c.err }}).connect(t)
 			s, is, err := g.Get(t.Context(), "lw-a")
-			if is != c.want || failure.KindOf(err) != c.kind || (s != nil) != (is == providers.Present) {
+			if is != c.want || failure.KindOf(err) != c.kind || (s != nil) != (is == resource.Present) {
 				t.Errorf("%v, %s, %v", s, is, err)
 			}
 		})
@@ -186,11 +186,11 @@ func TestGet(t *testing.T) {
 func TestDeleteOfWhatIsNotThere(t *testing.T) {
 	text := "sandbox not found"
 	g := serve(t, &fake{do: func(context.Context, any) (any, error) { return nil, status.Error(codes.NotFound, text) }}).connect(t)
-	if done, err := g.Delete(t.Context(), "lw-a"); done != providers.Yes || err != nil {
+	if done, err := g.Delete(t.Context(), "lw-a"); done != resource.Done || err != nil {
 		t.Errorf("%s, %v", done, err)
 	}
 	text = "workspace 'default' not found"
-	if done, err := g.Delete(t.Context(), "lw-a"); done != providers.No || err == nil {
+	if done, err := g.Delete(t.Context(), "lw-a"); done != resource.NotDone || err == nil {
 		t.Errorf("no workspace: %s, %v", done, err)
 	}
 }
@@ -331,7 +331,7 @@ func TestExec(t *testing.T) {
 	}}).connect(t)
 	var stdout, stderr bytes.Buffer
 	code, done, err := g.Exec(t.Context(), "id", Command{Argv: []string{"a", "b c", ""}, Env: []string{"A=1", "B=x=y", "C="}, Dir: "/d", Stdin: []byte("in")}, &stdout, &stderr)
-	if code != 7 || done != providers.Yes || err != nil || stdout.String() != "one three" || stderr.String() != "two" {
+	if code != 7 || done != resource.Done || err != nil || stdout.String() != "one three" || stderr.String() != "two" {
 		t.Errorf("%d, %s, %v, %q, %q", code, done, err, &stdout, &stderr)
 	}
 	if got.GetSandboxId() != "id" || !slices.Equal(got.GetCommand(), []string{"a", "b c", ""}) || got.GetEnvironment()["B"] != "x=y" || len(got.GetEnvironment()) != 3 ||
@@ -346,31 +346,31 @@ func TestOutcomesOfExec(t *testing.T) {
 	type send = func(*wire.ExecSandboxEvent) error
 	for name, c := range map[string]struct {
 		exec func(send send) error
-		want providers.Done
+		want resource.Outcome
 		kind failure.Kind
 		says string
 	}{
-		"not ready":            {func(send) error { return status.Error(codes.FailedPrecondition, "sandbox is not ready") }, providers.No, failure.Failed, "sandbox is not ready"},
-		"not there":            {func(send) error { return status.Error(codes.NotFound, "sandbox not found") }, providers.No, failure.NotReady, "sandbox not found"},
-		"bad":                  {func(send) error { return status.Error(codes.InvalidArgument, "command too long") }, providers.No, failure.Failed, "command too long"},
-		"no relay":             {func(send) error { return status.Error(codes.Unavailable, "supervisor relay failed") }, providers.Unknown, failure.OutcomeUnknown, "supervisor relay failed"},
-		"no relay in time":     {func(send) error { return status.Error(codes.DeadlineExceeded, "relay open timed out") }, providers.Unknown, failure.OutcomeUnknown, "relay open timed out"},
-		"no code":              {func(send) error { return nil }, providers.Unknown, failure.OutcomeUnknown, "without the command's exit code"},
-		"no code after output": {func(send send) error { return send(out("x")) }, providers.Unknown, failure.OutcomeUnknown, "without the command's exit code"},
+		"not ready":            {func(send) error { return status.Error(codes.FailedPrecondition, "sandbox is not ready") }, resource.NotDone, failure.Failed, "sandbox is not ready"},
+		"not there":            {func(send) error { return status.Error(codes.NotFound, "sandbox not found") }, resource.NotDone, failure.NotReady, "sandbox not found"},
+		"bad":                  {func(send) error { return status.Error(codes.InvalidArgument, "command too long") }, resource.NotDone, failure.Failed, "command too long"},
+		"no relay":             {func(send) error { return status.Error(codes.Unavailable, "supervisor relay failed") }, resource.Unknown, failure.OutcomeUnknown, "supervisor relay failed"},
+		"no relay in time":     {func(send) error { return status.Error(codes.DeadlineExceeded, "relay open timed out") }, resource.Unknown, failure.OutcomeUnknown, "relay open timed out"},
+		"no code":              {func(send) error { return nil }, resource.Unknown, failure.OutcomeUnknown, "without the command's exit code"},
+		"no code after output": {func(send send) error { return send(out("x")) }, resource.Unknown, failure.OutcomeUnknown, "without the command's exit code"},
 		"a refusal after output": {func(send send) error {
 			_ = send(out("x"))
 			return status.Error(codes.NotFound, "sandbox not found")
-		}, providers.Unknown, failure.OutcomeUnknown, "sandbox not found"},
-		"cut": {func(send) error { s.cut(); return nil }, providers.Unknown, failure.OutcomeUnknown, "broke off"},
+		}, resource.Unknown, failure.OutcomeUnknown, "sandbox not found"},
+		"cut": {func(send) error { s.cut(); return nil }, resource.Unknown, failure.OutcomeUnknown, "broke off"},
 		"cut after output": {func(send send) error {
 			_ = send(out("x"))
 			s.cut()
 			return nil
-		}, providers.Unknown, failure.OutcomeUnknown, "broke off"},
+		}, resource.Unknown, failure.OutcomeUnknown, "broke off"},
 		"an error after the code": {func(send send) error {
 			_ = send(exit(3))
 			return status.Error(codes.Internal, "late")
-		}, providers.Yes, "", ""},
+		}, resource.Done, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var times atomic.Int32
@@ -402,14 +402,14 @@ func TestExecThatIsNotFollowed(t *testing.T) {
 	}})
 	g := s.connect(t)
 	_, done, err := g.Exec(t.Context(), "id", Command{Argv: []string{"x"}}, broken{}, io.Discard)
-	if done != providers.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "disk full") {
+	if done != resource.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("%s, %v", done, err)
 	}
 	<-ended
 	why := errors.New("asked to stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	_, done, err = g.Exec(ctx, "id", Command{Argv: []string{"x"}}, writer(func([]byte) { cancel(why) }), io.Discard)
-	if done != providers.Unknown || !errors.Is(err, why) {
+	if done != resource.Unknown || !errors.Is(err, why) {
 		t.Errorf("%s, %v", done, err)
 	}
 	<-ended
@@ -428,7 +428,7 @@ func TestExecInput(t *testing.T) {
 	}})
 	g := s.connect(t)
 	for _, n := range []int{0, 1, 1_040_000, 1<<20 - 64} {
-		if _, done, err := g.Exec(t.Context(), "id", Command{Argv: []string{"cat"}, Stdin: make([]byte, n)}, io.Discard, io.Discard); done != providers.Yes || err != nil || got != n {
+		if _, done, err := g.Exec(t.Context(), "id", Command{Argv: []string{"cat"}, Stdin: make([]byte, n)}, io.Discard, io.Discard); done != resource.Done || err != nil || got != n {
 			t.Errorf("%d bytes: %s, %v, %d arrived", n, done, err, got)
 		}
 	}
@@ -436,11 +436,11 @@ func TestExecInput(t *testing.T) {
 	for _, n := range []int{1<<20 - 2, 1 << 20, 5 << 20} {
 		_, done, err := g.Exec(t.Context(), "id", Command{Argv: []string{"cat"}, Stdin: make([]byte, n)}, io.Discard, io.Discard)
 		var large *TooLarge
-		if done != providers.No || !errors.As(err, &large) || large.Limit != 1<<20-1 || large.Size <= large.Limit || got != -1 {
+		if done != resource.NotDone || !errors.As(err, &large) || large.Limit != 1<<20-1 || large.Size <= large.Limit || got != -1 {
 			t.Errorf("%d bytes: %s, %v, %d arrived", n, done, err, got)
 		}
 	}
-	if _, done, err := g.Exec(t.Context(), "id", Command{Argv: []string{"cat"}, Env: []string{"A"}}, io.Discard, io.Discard); done != providers.No || err == nil {
+	if _, done, err := g.Exec(t.Context(), "id", Command{Argv: []string{"cat"}, Env: []string{"A"}}, io.Discard, io.Discard); done != resource.NotDone || err == nil {
 		t.Errorf("a variable without a value: %s, %v", done, err)
 	}
 }
@@ -450,7 +450,7 @@ func TestLargeAnswers(t *testing.T) {
 	big := sandbox("lw-a", "id", nil)
 	big.Spec = &wire.SandboxSpec{Environment: map[string]string{"x": strings.Repeat("x", 20<<20)}}
 	g := serve(t, &fake{do: func(context.Context, any) (any, error) { return &wire.SandboxResponse{Sandbox: big}, nil }}).connect(t)
-	if s, is, err := g.Get(t.Context(), "lw-a"); is != providers.Present || err != nil || len(s.GetSpec().GetEnvironment()["x"]) != 20<<20 {
+	if s, is, err := g.Get(t.Context(), "lw-a"); is != resource.Present || err != nil || len(s.GetSpec().GetEnvironment()["x"]) != 20<<20 {
 		t.Errorf("%s, %v", is, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // While a gateway is cut off, stopped and started again, no request arrives twice, and what a call says of itself is so.
@@ -26,10 +26,10 @@ func TestNothingIsSentTwice(t *testing.T) {
 	g := s.connect(t)
 
 	stop := make(chan struct{})
-	outcomes := make([]map[string]providers.Done, 8)
+	outcomes := make([]map[string]resource.Outcome, 8)
 	var makers sync.WaitGroup
 	for i := range outcomes {
-		outcomes[i] = map[string]providers.Done{}
+		outcomes[i] = map[string]resource.Outcome{}
 		makers.Go(func() {
 			for n := 0; ; n++ {
 				select {
@@ -39,7 +39,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 				}
 				name := fmt.Sprintf("lw-%d-%d", i, n)
 				_, done, err := g.Create(t.Context(), &wire.CreateSandboxRequest{Name: name})
-				if (done == providers.Yes) != (err == nil) {
+				if (done == resource.Done) != (err == nil) {
 					t.Errorf("%s: %s, %v", name, done, err)
 				}
 				outcomes[i][name] = done
@@ -68,17 +68,17 @@ func TestNothingIsSentTwice(t *testing.T) {
 
 	mu.Lock()
 	defer mu.Unlock()
-	count := map[providers.Done]int{}
+	count := map[resource.Outcome]int{}
 	for _, all := range outcomes {
 		for name, done := range all {
 			count[done]++
 			n := arrived[name]
-			if n > 1 || done == providers.Yes && n != 1 || done == providers.No && n != 0 {
+			if n > 1 || done == resource.Done && n != 1 || done == resource.NotDone && n != 0 {
 				t.Errorf("%s arrived %d times, and its call says %s", name, n, done)
 			}
 		}
 	}
-	if count[providers.Yes] == 0 || count[providers.Unknown] == 0 {
+	if count[resource.Done] == 0 || count[resource.Unknown] == 0 {
 		t.Errorf("outcomes: %v", count)
 	}
 	t.Logf("outcomes: %v", count)

@@ -12,47 +12,47 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
 // Create asks for a sandbox, which is made later: Get says what becomes of it. A name that is taken, also by a sandbox that is
 // being deleted, is a failure of kind AlreadyExists; like every Unknown it has to be read back, by name and labels, and again
 // later. No is certain.
-func (g *Gateway) Create(ctx context.Context, request *wire.CreateSandboxRequest) (*wire.Sandbox, providers.Done, error) {
+func (g *Gateway) Create(ctx context.Context, request *wire.CreateSandboxRequest) (*wire.Sandbox, resource.Outcome, error) {
 	c, cancel := begin(ctx, g.limits.effect)
 	defer cancel()
 	r := proto.CloneOf(request)
 	r.Workspace = Workspace
 	if err := fits(r); err != nil {
-		return nil, providers.No, failure.Wrap(err, failure.Failed, "create the sandbox %s", r.GetName())
+		return nil, resource.NotDone, failure.Wrap(err, failure.Failed, "create the sandbox %s", r.GetName())
 	}
 	crash.Point("openshell/before-create")
 	answer, err := g.client().CreateSandbox(c.ctx, r)
 	crash.Point("openshell/after-create")
 	if m := answer.GetSandbox().GetMetadata(); err == nil && (m.GetId() == "" || m.GetName() != r.GetName()) {
-		return nil, providers.Unknown, failure.New(failure.OutcomeUnknown, "create the sandbox %s: the gateway answers with %q, without an id or of another name", r.GetName(), m.GetName())
+		return nil, resource.Unknown, failure.New(failure.OutcomeUnknown, "create the sandbox %s: the gateway answers with %q, without an id or of another name", r.GetName(), m.GetName())
 	}
 	done, err := g.effect(c, err, "create the sandbox %s", r.GetName())
 	return answer.GetSandbox(), done, err
 }
 
 // Get looks at a sandbox. Absent is the gateway's own answer for this name, and not yet proof: a container may be left. Every
-// other failure is Unseen.
-func (g *Gateway) Get(ctx context.Context, name string) (*wire.Sandbox, providers.Presence, error) {
+// other failure is Unobserved.
+func (g *Gateway) Get(ctx context.Context, name string) (*wire.Sandbox, resource.Presence, error) {
 	c, cancel := begin(ctx, g.limits.query)
 	defer cancel()
 	answer, err := g.client().GetSandbox(c.ctx, &wire.GetSandboxRequest{Name: name, Workspace: Workspace})
 	if c.absent(err, "sandbox not found") {
-		return nil, providers.Absent, nil
+		return nil, resource.Absent, nil
 	}
 	if err != nil {
-		return nil, providers.Unseen, g.look(c, err, "look at the sandbox %s", name)
+		return nil, resource.Unobserved, g.look(c, err, "look at the sandbox %s", name)
 	}
 	if m := answer.GetSandbox().GetMetadata(); m.GetId() == "" || m.GetName() != name {
-		return nil, providers.Unseen, failure.New(failure.NotReady, "look at the sandbox %s: the gateway answers with %q, without an id or of another name", name, m.GetName())
+		return nil, resource.Unobserved, failure.New(failure.NotReady, "look at the sandbox %s: the gateway answers with %q, without an id or of another name", name, m.GetName())
 	}
-	return answer.GetSandbox(), providers.Present, nil
+	return answer.GetSandbox(), resource.Present, nil
 }
 
 // absent says whether the gateway answered that it has no such thing. The same code is that of a workspace which is not there.
@@ -127,14 +127,14 @@ func carries(s *wire.Sandbox, labels map[string]string) bool {
 
 // Delete asks that a sandbox be deleted, in whatever phase. It knows the name alone: whose it is has to be seen before. Yes says
 // that the gateway took it, or has no such sandbox; that it is gone is observed afterwards.
-func (g *Gateway) Delete(ctx context.Context, name string) (providers.Done, error) {
+func (g *Gateway) Delete(ctx context.Context, name string) (resource.Outcome, error) {
 	c, cancel := begin(ctx, g.limits.effect)
 	defer cancel()
 	crash.Point("openshell/before-delete")
 	_, err := g.client().DeleteSandbox(c.ctx, &wire.DeleteSandboxRequest{Name: name, Workspace: Workspace})
 	crash.Point("openshell/after-delete")
 	if c.absent(err, "sandbox not found") {
-		return providers.Yes, nil
+		return resource.Done, nil
 	}
 	return g.effect(c, err, "delete the sandbox %s", name)
 }

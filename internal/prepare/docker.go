@@ -17,7 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
@@ -135,7 +135,7 @@ type docker struct {
 
 func (d *docker) lookAtBase(ctx context.Context) error {
 	i, presence, err := d.e.Image(ctx, d.Image)
-	if presence == providers.Unseen {
+	if presence == resource.Unobserved {
 		return failure.Wrap(err, failure.NotReady, "look for the base image %s", d.Image)
 	}
 	d.base = i
@@ -231,7 +231,7 @@ func (d *docker) make(ctx context.Context) (imagecache.Receipt, error) {
 		return imagecache.Receipt{}, err
 	}
 	prepared, presence, err := d.e.Image(ctx, id)
-	if presence != providers.Present {
+	if presence != resource.Present {
 		return imagecache.Receipt{}, errors.Join(failure.New(failure.NotReady, "the prepared image %s is gone from the engine", id).WithHint("%s", d.Cache.Prepare), err)
 	}
 	err = d.inContainer(ctx, imagecache.Prove, prepared, func(ctx context.Context, container string) error {
@@ -316,7 +316,7 @@ func (d *docker) inContainer(ctx context.Context, purpose imagecache.Purpose, fr
 	}
 	c, err := d.Claims.Allocate(ctx, claims.Request{
 		ID: id, Kind: claims.KindPreparation, Provider: DockerProvider, Operation: operation, Image: from.ID,
-		Intent: providers.Intent{Name: owned.Name(id), Endpoint: d.e.Facts().Identity(), Spec: rawSpec}, Extra: rawExtra,
+		Intent: resource.Intent{Name: owned.Name(id), Endpoint: d.e.Facts().Identity(), Spec: rawSpec}, Extra: rawExtra,
 	})
 	if err != nil { // whatever may have come of it is not needed any more
 		if _, rerr := d.Claims.Release(context.WithoutCancel(ctx), id); !failure.Is(rerr, failure.NotFound) {

@@ -32,7 +32,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit"
@@ -132,7 +132,7 @@ func (w *dockerWorld) driver() *claims.Driver {
 	}}
 	return claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,
-		Resources: func(kind claims.Kind, provider string) (providers.Resources, bool) {
+		Resources: func(kind claims.Kind, provider string) (resource.Manager, bool) {
 			return imagecache.Containers{Engines: engines, Now: time.Now}, kind == claims.KindPreparation && provider == DockerProvider
 		},
 	})

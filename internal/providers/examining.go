@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/laufwerk/laufwerk/internal/checks"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // Examining is a provider that says of everything that a target needs, one by one, whether it is there.
@@ -12,7 +13,7 @@ type Examining interface {
 	// the target as a whole.
 	Examine(ctx context.Context, def Definition) []checks.Check
 	// Probe is a command that can run in the sandbox of an intent, whatever its image lacks.
-	Probe(in Intent, def Definition) Probe
+	Probe(in resource.Intent, def Definition) Probe
 }
 
 // Probe is a command that is run to see whether commands can be run.

@@ -8,10 +8,10 @@ package providers
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
 
@@ -39,110 +39,6 @@ type Definition struct {
 	Root        string          `json:"-"` // of the project, for options that are paths relative to it; "" where there is none
 }
 
-// Done is an outcome: what is known of an external effect.
-type Done int
-
-// The three outcomes. The zero value is the careful one.
-const (
-	Unknown Done = iota
-	Yes          // the effect happened
-	No           // it certainly did not, and will not
-)
-
-func (d Done) String() string { return [...]string{"unknown", "done", "not done"}[d] }
-
-// Evidence is what an outcome rests on, kept in the claim.
-type Evidence struct {
-	At   time.Time `json:"at"`
-	What string    `json:"what"` // "directory absent at …", "engine answered 409"
-}
-
-// Intent is what must be durable before anything is created: enough to find the resource again, and to tell it from a stranger's.
-type Intent struct {
-	Claim    string          `json:"claim"`              // claim id
-	Name     string          `json:"name"`               // exact and deterministic
-	Owner    string          `json:"owner"`              // the store's id
-	Run      string          `json:"run,omitempty"`      // "" for preparation and probes
-	Endpoint string          `json:"endpoint"`           // identity of the engine, gateway or machine
-	Spec     json.RawMessage `json:"spec"`               // the provider's own: image, mounts, user, limits, directories
-	At       time.Time       `json:"at"`                 // when it was written
-	Resource string          `json:"resource,omitempty"` // the recorded id, once known
-}
-
-// Result is the outcome of creating or deleting.
-type Result struct {
-	Done     Done
-	Resource string // the id, where it is known
-	Evidence []Evidence
-	Err      error // why not done or unknown
-}
-
-// Presence is what was observed.
-type Presence int
-
-// Absent needs proof on the recorded endpoint: a timeout, a permission error or an empty list are not absence.
-const (
-	Unseen  Presence = iota // nothing could be learned
-	Present                 // it is there, and it is ours
-	Absent                  // it is not there; nothing of it can run
-	Foreign                 // something has its name and is not ours: never touched
-	Residue                 // nothing of ours can run any more, but the other side still lists it
-)
-
-func (p Presence) String() string {
-	return [...]string{"unseen", "present", "absent", "foreign", "residue"}[p]
-}
-
-// Observation is a look at one resource.
-type Observation struct {
-	Presence Presence
-	Resource string
-	Evidence []Evidence
-	Err      error
-}
-
-// Resources makes and ends resources of one kind. Every method works from the intent alone.
-type Resources interface {
-	// Create makes the resource. It is called once for an intent; what stays unknown goes to Resolve.
-	Create(ctx context.Context, in Intent) Result
-	// Resolve finds out what became of a Create whose outcome is unknown, and may finish it; never two resources.
-	Resolve(ctx context.Context, in Intent) Result
-	// Observe looks at it.
-	Observe(ctx context.Context, in Intent) Observation
-	// Delete ends everything that runs in it and removes it. Done means asked for; absence is observed afterwards.
-	Delete(ctx context.Context, in Intent) Result
-}
-
-// Found is a resource that carries the label of a store of laufwerk, whosever it is.
-type Found struct {
-	Resource string // its id
-	Name     string
-	Owner    string // the labels that it carries, as they are
-	Claim    string
-	Image    string
-	Created  time.Time
-}
-
-// Listing is a Resources that sees, and ends, many resources with few questions.
-type Listing interface {
-	Resources
-	// List finds everything that carries the label of an intent's owner on the endpoint that the intent names, and fails where
-	// another endpoint answers, or none. The zero intent means every owner, and the endpoint that the settings lead to.
-	List(ctx context.Context, in Intent) ([]Found, error)
-	// DeleteAll is Delete, then Observe, for intents of one endpoint whose resources are recorded, a few at a time. there is what
-	// List has found: what is not in it is not asked to end. Whether they are absent afterwards is found out by one list. When
-	// the context ends, nothing more is asked for, and Result.Err says so.
-	DeleteAll(ctx context.Context, list []Intent, there []Found, parallel int) []Ended
-	// ListCommand is how a person sees what List finds.
-	ListCommand() string
-}
-
-// Ended is what became of one resource of many.
-type Ended struct {
-	Result      Result
-	Observation Observation
-}
-
 // Need is what a target must be ready for.
 type Need struct {
 	Workspace  bool   // engine and image
@@ -152,7 +48,7 @@ type Need struct {
 
 // Provider is a place that runs commands and agents.
 type Provider interface {
-	Resources
+	resource.Manager
 	Info() Info
 	// Validate is the one set of rules for a constructor's options, called by the constructor in the isolate and again by the
 	// engine. It does no I/O. The failure's Paths hold the option's path, its message what was expected and what came.
@@ -168,7 +64,7 @@ type Provider interface {
 	// Enter gives the means to run commands in an existing resource. It fails with failure.SessionLost if it is not there,
 	// and never makes a new one. The definition brings the values of variables, which no intent holds; one of the worker's
 	// that is not set is a failure of kind NotReady. The zero definition brings none: enough to fence.
-	Enter(ctx context.Context, in Intent, def Definition) (Sandbox, error)
+	Enter(ctx context.Context, in resource.Intent, def Definition) (Sandbox, error)
 }
 
 // Owning is a provider whose sandboxes may run as another user than the worker, one that has the same ids on this host.

@@ -16,7 +16,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // builtIn is the gateway's own profile of Codex.
@@ -72,8 +72,8 @@ func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error)
 	out := OpenShellResult{Gateway: o.Gateway.Registration().Alias, DryRun: o.Dry}
 	there, presence, err := o.Gateway.Provider(ctx, o.Provider)
 	switch presence {
-	case providers.Absent:
-	case providers.Present:
+	case resource.Absent:
+	case resource.Present:
 		if err := o.suits(there); err != nil { // before the profile is made that it would need
 			return out, err
 		}
@@ -120,16 +120,16 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	out := Profile{ID: openshell.CodexProfile, Done: Kept}
 	there, presence, err := o.Gateway.Profile(ctx, openshell.CodexProfile)
 	switch presence {
-	case providers.Present:
+	case resource.Present:
 		return out, o.fits(there)
-	case providers.Absent:
+	case resource.Absent:
 	default:
 		return out, err
 	}
 	own, presence, err := o.Gateway.Profile(ctx, builtIn)
 	switch presence {
-	case providers.Present:
-	case providers.Absent:
+	case resource.Present:
+	case resource.Absent:
 		return out, failure.New(failure.NotReady, "the gateway has no profile %s, from which that of our providers is made", builtIn).
 			WithHint("openshell provider list-profiles --gateway %s", failure.Quote(o.Gateway.Registration().Alias))
 	default:
@@ -141,8 +141,8 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 		return out, nil
 	}
 	done, err := o.Gateway.ImportProfile(ctx, ours, "laufwerk")
-	if done != providers.Yes { // somebody else was quicker, or the answer was lost: what counts is what is there
-		if now, presence, _ := o.Gateway.Profile(ctx, openshell.CodexProfile); presence == providers.Present {
+	if done != resource.Done { // somebody else was quicker, or the answer was lost: what counts is what is there
+		if now, presence, _ := o.Gateway.Profile(ctx, openshell.CodexProfile); presence == resource.Present {
 			return out, o.fits(now)
 		}
 	}
@@ -210,18 +210,18 @@ func (o OpenShellOptions) provider(ctx context.Context, there *wire.Provider) (P
 	}
 	done, err := keep(ctx, p)
 	switch {
-	case done == providers.Yes:
+	case done == resource.Done:
 		return out, nil
 	case failure.Is(err, failure.AlreadyExists): // since it was looked at
 		now, presence, lerr := o.Gateway.Provider(ctx, o.Provider)
-		if presence != providers.Present {
+		if presence != resource.Present {
 			return out, errors.Join(err, lerr)
 		}
 		if lerr := o.suits(now); lerr != nil {
 			return out, lerr
 		}
 		return Provider{Name: out.Name, Type: out.Type, Done: Kept, Keys: slices.Sorted(maps.Keys(now.GetCredentials()))}, nil
-	case done == providers.Unknown:
+	case done == resource.Unknown:
 		lost := failure.New(failure.OutcomeUnknown, "the gateway %q may have the values of the provider %q, or not", o.Gateway.Registration().Alias, o.Provider).
 			WithHint("laufwerk provision openshell --rotate   # hands them over once more, which does no harm")
 		lost.Err = err

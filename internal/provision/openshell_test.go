@@ -13,7 +13,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
@@ -45,7 +45,7 @@ func provisioning(t *testing.T) (*gateway.Gateway, OpenShellOptions) {
 func (o OpenShellOptions) mustHave(t *testing.T, keys ...string) *wire.Provider {
 	t.Helper()
 	p, presence, err := o.Gateway.Provider(t.Context(), o.Provider)
-	if presence != providers.Present {
+	if presence != resource.Present {
 		t.Fatalf("%s, %v", presence, err)
 	}
 	if got := slices.Sorted(maps.Keys(p.GetCredentials())); p.GetType() != openshell.CodexProfile || !slices.Equal(got, keys) {
@@ -82,7 +82,7 @@ func TestOpenShell(t *testing.T) {
 	}
 	own, _, _ := o.Gateway.Profile(t.Context(), "codex")
 	ours, presence, err := o.Gateway.Profile(t.Context(), openshell.CodexProfile)
-	if presence != providers.Present || len(ours.GetBinaries()) != len(own.GetBinaries())+1 || len(ours.GetEndpoints()) != 4 || len(ours.GetCredentials()) != 4 {
+	if presence != resource.Present || len(ours.GetBinaries()) != len(own.GetBinaries())+1 || len(ours.GetEndpoints()) != 4 || len(ours.GetCredentials()) != 4 {
 		t.Errorf("%v %v %v", ours, presence, err)
 	}
 

@@ -18,6 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/local"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/store"
@@ -78,7 +79,7 @@ func (w *world) service() *runs.Service {
 	st := store.Open(home, now, "laufwerk test")
 	host := local.New(exe, vars, now)
 	trees := workspace.NewResources(home.Dir(), workspace.Bounds{}, now, nil)
-	driver := claims.NewDriver(claims.Options{Store: st, Now: now, Owner: st.ID, Resources: func(kind claims.Kind, provider string) (providers.Resources, bool) {
+	driver := claims.NewDriver(claims.Options{Store: st, Now: now, Owner: st.ID, Resources: func(kind claims.Kind, provider string) (resource.Manager, bool) {
 		if kind == claims.KindWorkspace && provider == workflow.WorkspaceProvider {
 			return trees, true
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
 
@@ -38,7 +39,7 @@ func (pr Prober) Probe(ctx context.Context, p providers.Provider, def providers.
 	}
 	c, err := pr.Driver.Allocate(ctx, claims.Request{
 		ID: id, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Operation: operation, Image: plan.Image,
-		Intent: providers.Intent{Name: providers.NameOf(p, id), Endpoint: endpoint, Spec: plan.Spec},
+		Intent: resource.Intent{Name: providers.NameOf(p, id), Endpoint: endpoint, Spec: plan.Spec},
 	})
 	if err != nil {
 		return nil, err

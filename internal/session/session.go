@@ -17,6 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // Why an operation's context ended. The cause decides what becomes of the processes.
@@ -414,7 +415,7 @@ func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definiti
 	c, err := m.Driver.Allocate(ctx, claims.Request{
 		ID: s.claim, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint,
 		Run: m.Run, Operation: "session.open:" + s.key, Project: m.Project, Image: plan.Image,
-		Intent: providers.Intent{Claim: s.claim, Name: providers.NameOf(p, s.claim), Run: m.Run, Endpoint: endpoint, Spec: plan.Spec},
+		Intent: resource.Intent{Claim: s.claim, Name: providers.NameOf(p, s.claim), Run: m.Run, Endpoint: endpoint, Spec: plan.Spec},
 	})
 	if failure.Is(err, failure.OutcomeUnknown) { // whoever asks next finds out: that is no end for the workflow
 		later := *failure.As(err)

@@ -9,15 +9,15 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/local"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
 // silent does not answer so many calls.
 type silent struct {
-	providers.Resources
+	resource.Manager
 	calls atomic.Int32
 }
 
@@ -29,42 +29,42 @@ func (s *silent) ask() error {
 	return failure.New(failure.NotReady, "nobody answers")
 }
 
-func (s *silent) Create(ctx context.Context, in providers.Intent) providers.Result {
+func (s *silent) Create(ctx context.Context, in resource.Intent) resource.Result {
 	if err := s.ask(); err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
-	return s.Resources.Create(ctx, in)
+	return s.Manager.Create(ctx, in)
 }
 
-func (s *silent) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+func (s *silent) Resolve(ctx context.Context, in resource.Intent) resource.Result {
 	if err := s.ask(); err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
-	return s.Resources.Resolve(ctx, in)
+	return s.Manager.Resolve(ctx, in)
 }
 
-func (s *silent) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+func (s *silent) Observe(ctx context.Context, in resource.Intent) resource.Observation {
 	if err := s.ask(); err != nil {
-		return providers.Observation{Err: err}
+		return resource.Observation{Err: err}
 	}
-	return s.Resources.Observe(ctx, in)
+	return s.Manager.Observe(ctx, in)
 }
 
-func (s *silent) Delete(ctx context.Context, in providers.Intent) providers.Result {
+func (s *silent) Delete(ctx context.Context, in resource.Intent) resource.Result {
 	if err := s.ask(); err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
-	return s.Resources.Delete(ctx, in)
+	return s.Manager.Delete(ctx, in)
 }
 
 // A session is made and closed when the other side can be asked: until then the run waits, and its workflow sees no failure.
 func TestWhereNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	there := &silent{Resources: local.New(system.Executable(), w.host, time.Now)}
+	there := &silent{Manager: local.New(system.Executable(), w.host, time.Now)}
 	m, a := w.worker(), w.agent("true")
 	m.Driver = claims.NewDriver(claims.Options{
-		Store: w.store, Now: time.Now, Owner: w.store.ID, Resources: func(claims.Kind, string) (providers.Resources, bool) { return there, true },
+		Store: w.store, Now: time.Now, Owner: w.store.ID, Resources: func(claims.Kind, string) (resource.Manager, bool) { return there, true },
 	})
 	w.opened(m, "s", a)
 	there.calls.Store(math.MaxInt32)

@@ -22,6 +22,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/local"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -137,7 +138,7 @@ func (e elsewhere) Info() providers.Info {
 	return i
 }
 
-func (e elsewhere) Enter(ctx context.Context, in providers.Intent, def providers.Definition) (providers.Sandbox, error) {
+func (e elsewhere) Enter(ctx context.Context, in resource.Intent, def providers.Definition) (providers.Sandbox, error) {
 	sb, err := e.Provider.Enter(ctx, in, def)
 	if err == nil && e.deaf.Load() {
 		sb = unreachable{sb}
@@ -167,7 +168,7 @@ func (w *world) worker() *session.Manager {
 	def := w.target()
 	driver := claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,
-		Resources: func(claims.Kind, string) (providers.Resources, bool) { return p, true },
+		Resources: func(claims.Kind, string) (resource.Manager, bool) { return p, true },
 	})
 	return session.NewManager(session.Config{
 		Run: w.run, RunDir: w.dir, Root: w.ws, Project: "p", Driver: driver, Targets: map[string]providers.Definition{def.ID: def},

@@ -14,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/workspace"
@@ -131,7 +132,7 @@ func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, spec works
 	req := claims.Request{
 		ID: o.ID, Kind: claims.KindWorkspace, Provider: WorkspaceProvider, Target: o.Target.ID, Fingerprint: o.Target.Fingerprint,
 		Run: w.c.Run, Operation: op.ID, Project: w.c.Scope,
-		Intent: providers.Intent{Name: o.ID, Endpoint: "local", Spec: doc},
+		Intent: resource.Intent{Name: o.ID, Endpoint: "local", Spec: doc},
 	}
 	if o.Mode == Direct {
 		source, err := workspace.OpenDirect(o.Source, w.c.State)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
@@ -74,7 +74,7 @@ type Resources struct {
 	progress func(Progress)
 }
 
-var _ providers.Resources = (*Resources)(nil)
+var _ resource.Manager = (*Resources)(nil)
 
 // NewResources serves workspaces below a state directory ($LAUFWERK_HOME). Progress may be nil.
 func NewResources(state string, bounds Bounds, now func() time.Time, progress func(Progress)) *Resources {
@@ -98,7 +98,7 @@ type place struct {
 	twin   string
 }
 
-func (r *Resources) place(in providers.Intent) (*place, error) {
+func (r *Resources) place(in resource.Intent) (*place, error) {
 	p := &place{id: identity{Claim: in.Claim, Owner: in.Owner, Name: in.Name}}
 	if err := json.Unmarshal(in.Spec, &p.spec); err != nil {
 		return nil, failure.Wrap(err, failure.Internal, "read the intent of a workspace")
@@ -113,72 +113,72 @@ func (r *Resources) place(in providers.Intent) (*place, error) {
 	return p, err
 }
 
-// whose says what is at a name: our directory (Present), nothing (Absent) or something else (Foreign).
-func (p *place) whose(name string) (providers.Presence, error) {
+// whose says what is at a name: our directory (Present), nothing (Absent) or something else (NotOurs).
+func (p *place) whose(name string) (resource.Presence, error) {
 	info, err := p.parent.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return providers.Absent, nil
+		return resource.Absent, nil
 	case err != nil:
-		return providers.Unseen, err
+		return resource.Unobserved, err
 	case info.Type != safefs.Dir || info.Mount:
-		return providers.Foreign, nil
+		return resource.NotOurs, nil
 	}
 	b, _, err := p.parent.ReadFile(name+"/"+identityFile, 4096)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefs.ErrNotRegular), errors.Is(err, safefs.ErrLink):
-		return providers.Foreign, nil
+		return resource.NotOurs, nil
 	case err != nil:
-		return providers.Unseen, err
+		return resource.Unobserved, err
 	}
 	var id identity
 	if json.Unmarshal(b, &id) != nil || id != p.id {
-		return providers.Foreign, nil //nolint:nilerr // whoever wrote it, we did not
+		return resource.NotOurs, nil //nolint:nilerr // whoever wrote it, we did not
 	}
-	return providers.Present, nil
+	return resource.Present, nil
 }
 
 // whoseTwin is whose for the twin, which is ours as well while it holds nothing, or nothing but temporary files.
-func (p *place) whoseTwin() (providers.Presence, error) {
+func (p *place) whoseTwin() (resource.Presence, error) {
 	got, err := p.whose(p.twin)
-	if got != providers.Foreign || err != nil {
+	if got != resource.NotOurs || err != nil {
 		return got, err
 	}
 	ns, err := p.parent.ReadDir(p.twin)
 	if err != nil {
-		return providers.Foreign, nil //nolint:nilerr // not a directory of ours
+		return resource.NotOurs, nil //nolint:nilerr // not a directory of ours
 	}
 	for _, n := range ns {
 		if !strings.HasPrefix(n, ".tmp-") {
-			return providers.Foreign, nil
+			return resource.NotOurs, nil
 		}
 	}
-	return providers.Present, nil
+	return resource.Present, nil
 }
 
-func (r *Resources) evidence(format string, args ...any) []providers.Evidence {
-	return []providers.Evidence{{At: r.now().UTC(), What: fmt.Sprintf(format, args...)}}
+func (r *Resources) evidence(format string, args ...any) []resource.Evidence {
+	return []resource.Evidence{{At: r.now().UTC(), What: fmt.Sprintf(format, args...)}}
 }
 
 // Create makes the directory, copies the source into it, and records what it copied. What is half made after a failure is
 // removed again. A directory of ours that is complete already is left as it is; one that a kill left half made is filled anew.
-func (r *Resources) Create(ctx context.Context, in providers.Intent) providers.Result {
+func (r *Resources) Create(ctx context.Context, in resource.Intent) resource.Result {
 	parent := filepath.Dir(specDir(in))
 	if err := files.MkdirAll(parent); err != nil {
-		return providers.Result{Done: providers.No, Err: failure.Wrap(err, failure.HomeInvalid, "make %s", parent), Evidence: r.evidence("%s could not be made", parent)}
+		return resource.Result{Outcome: resource.NotDone, Err: failure.Wrap(err, failure.HomeInvalid, "make %s", parent), Evidence: r.evidence("%s could not be made", parent)}
 	}
 	p, err := r.place(in)
 	if err != nil {
-		return providers.Result{Done: providers.No, Err: err, Evidence: r.evidence("nothing was made")}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: r.evidence("nothing was made")}
 	}
 	defer p.parent.Close()
 	got, err := p.whose(p.name)
 	switch {
 	case err != nil:
-		return providers.Result{Err: err}
-	case got == providers.Foreign:
+		return resource.Result{Err: err}
+	case got == resource.NotOurs:
 		return r.foreign(p, p.name)
-	case got == providers.Absent:
+	case got == resource.Absent:
 		if res, ok := r.claim(ctx, p); !ok {
 			return res
 		}
@@ -187,43 +187,43 @@ func (r *Resources) Create(ctx context.Context, in providers.Intent) providers.R
 	o, err := LoadOpened(p.spec.Dir)
 	switch {
 	case err == nil:
-		return providers.Result{Done: providers.Yes, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and is complete", p.spec.Dir)}
+		return resource.Result{Outcome: resource.Done, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and is complete", p.spec.Dir)}
 	case errors.Is(err, fs.ErrNotExist): // killed half-way: no one has worked in it
 		return r.fill(ctx, p)
 	default:
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 }
 
-func specDir(in providers.Intent) string {
+func specDir(in resource.Intent) string {
 	var s Spec
 	_ = json.Unmarshal(in.Spec, &s)
 	return s.Dir
 }
 
-func (r *Resources) foreign(p *place, name string) providers.Result {
+func (r *Resources) foreign(p *place, name string) resource.Result {
 	path := filepath.Join(p.parent.Path(), name)
-	return providers.Result{
-		Done:     providers.No,
+	return resource.Result{
+		Outcome:  resource.NotDone,
 		Err:      failure.New(failure.AlreadyExists, "%s is there and is not ours: it was not touched", redact.Line(path)).WithPaths(path).WithHint("move %s away, then run the command again", redact.Line(path)),
 		Evidence: r.evidence("something that is not ours is at %s", path),
 	}
 }
 
 // claim puts the directory with its identity in place, in one step.
-func (r *Resources) claim(ctx context.Context, p *place) (providers.Result, bool) {
+func (r *Resources) claim(ctx context.Context, p *place) (resource.Result, bool) {
 	switch got, err := p.whoseTwin(); {
 	case err != nil:
-		return providers.Result{Err: err}, false
-	case got == providers.Foreign:
+		return resource.Result{Err: err}, false
+	case got == resource.NotOurs:
 		return r.foreign(p, p.twin), false
-	case got == providers.Present:
+	case got == resource.Present:
 		if refused, err := p.parent.RemoveAll(ctx, p.twin); err != nil || len(refused) > 0 {
-			return providers.Result{Err: errors.Join(err, refusedError(refused))}, false
+			return resource.Result{Err: errors.Join(err, refusedError(refused))}, false
 		}
 	}
-	fail := func(err error) (providers.Result, bool) {
-		return providers.Result{Err: failure.Wrap(err, failure.Failed, "make the workspace's directory %s", p.spec.Dir)}, false
+	fail := func(err error) (resource.Result, bool) {
+		return resource.Result{Err: failure.Wrap(err, failure.Failed, "make the workspace's directory %s", p.spec.Dir)}, false
 	}
 	crash.Point("workspace/before-make-directory")
 	if err := p.parent.Mkdir(p.twin, 0o700); err != nil {
@@ -254,13 +254,13 @@ func (r *Resources) claim(ctx context.Context, p *place) (providers.Result, bool
 		return fail(err)
 	}
 	crash.Point("workspace/after-make-directory")
-	return providers.Result{}, true
+	return resource.Result{}, true
 }
 
 // fill makes our directory complete: what a killed attempt left in it is removed first.
-func (r *Resources) fill(ctx context.Context, p *place) providers.Result {
+func (r *Resources) fill(ctx context.Context, p *place) resource.Result {
 	if err := p.empty(ctx, p.name); err != nil {
-		return providers.Result{Err: failure.Wrap(err, failure.Failed, "remove a half-made workspace")}
+		return resource.Result{Err: failure.Wrap(err, failure.Failed, "remove a half-made workspace")}
 	}
 	var o Opened
 	var err error
@@ -281,17 +281,17 @@ func (r *Resources) fill(ctx context.Context, p *place) providers.Result {
 		return r.undo(p, err)
 	}
 	crash.Point("workspace/after-opened")
-	return providers.Result{Done: providers.Yes, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and a complete copy", p.spec.Dir)}
+	return resource.Result{Outcome: resource.Done, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and a complete copy", p.spec.Dir)}
 }
 
 func resourceID(o Opened) string { return fmt.Sprintf("%d:%d", o.Tree.Dev, o.Tree.Ino) }
 
 // undo removes what a failed attempt made. It does not depend on the context, which may be what ended the attempt.
-func (r *Resources) undo(p *place, err error) providers.Result {
+func (r *Resources) undo(p *place, err error) resource.Result {
 	if e := p.destroy(context.Background()); e != nil {
-		return providers.Result{Err: errors.Join(err, e)}
+		return resource.Result{Err: errors.Join(err, e)}
 	}
-	return providers.Result{Done: providers.No, Err: err, Evidence: r.evidence("%s is absent again", p.spec.Dir)}
+	return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: r.evidence("%s is absent again", p.spec.Dir)}
 }
 
 // empty removes everything in our directory but its identity.
@@ -338,14 +338,14 @@ func (p *place) notRemoved(refused []safefs.Refused) error {
 func (p *place) destroy(ctx context.Context) error {
 	if got, err := p.whose(p.name); err != nil {
 		return err
-	} else if got == providers.Present {
+	} else if got == resource.Present {
 		if err := p.empty(ctx, p.name); err != nil {
 			return err
 		}
 		crash.Point("workspace/before-remove-directory")
-		if got, err := p.whoseTwin(); err != nil || got == providers.Foreign {
+		if got, err := p.whoseTwin(); err != nil || got == resource.NotOurs {
 			return errors.Join(err, failure.New(failure.AlreadyExists, "%s is in the way", redact.Line(p.twin)))
-		} else if got == providers.Present {
+		} else if got == resource.Present {
 			if refused, err := p.parent.RemoveAll(ctx, p.twin); err != nil || len(refused) > 0 {
 				return errors.Join(err, refusedError(refused))
 			}
@@ -356,7 +356,7 @@ func (p *place) destroy(ctx context.Context) error {
 		crash.Point("workspace/after-remove-rename")
 	}
 	got, err := p.whoseTwin()
-	if err != nil || got != providers.Present {
+	if err != nil || got != resource.Present {
 		return err
 	}
 	refused, err := p.parent.RemoveAll(ctx, p.twin)
@@ -372,39 +372,39 @@ func (p *place) destroy(ctx context.Context) error {
 
 // Resolve finds out how far a Create came, and finishes what it began: a complete workspace is kept, anything less is made
 // anew. Where nothing is there, nothing was made, and nothing will be: only the holder of the run's lease creates.
-func (r *Resources) Resolve(ctx context.Context, in providers.Intent) providers.Result {
-	if o := r.Observe(ctx, in); o.Presence == providers.Absent {
-		return providers.Result{
-			Done: providers.No, Err: failure.New(failure.WorkspaceLost, "the workspace %s was never made", redact.Line(specDir(in))), Evidence: o.Evidence,
+func (r *Resources) Resolve(ctx context.Context, in resource.Intent) resource.Result {
+	if o := r.Observe(ctx, in); o.Presence == resource.Absent {
+		return resource.Result{
+			Outcome: resource.NotDone, Err: failure.New(failure.WorkspaceLost, "the workspace %s was never made", redact.Line(specDir(in))), Evidence: o.Evidence,
 		}
 	}
 	return r.Create(ctx, in)
 }
 
-// Observe looks whether the directory is there. A directory of our name without our identity is Foreign.
-func (r *Resources) Observe(_ context.Context, in providers.Intent) providers.Observation {
+// Observe looks whether the directory is there. A directory of our name without our identity is NotOurs.
+func (r *Resources) Observe(_ context.Context, in resource.Intent) resource.Observation {
 	p, err := r.place(in)
 	if errors.Is(err, fs.ErrNotExist) {
-		return providers.Observation{Presence: providers.Absent, Evidence: r.evidence("%s does not exist", filepath.Dir(specDir(in)))}
+		return resource.Observation{Presence: resource.Absent, Evidence: r.evidence("%s does not exist", filepath.Dir(specDir(in)))}
 	}
 	if err != nil {
-		return providers.Observation{Err: err}
+		return resource.Observation{Err: err}
 	}
 	defer p.parent.Close()
 	got, err := p.whose(p.name)
-	if err == nil && got == providers.Absent {
-		if twin, e := p.whoseTwin(); e != nil || twin == providers.Present {
+	if err == nil && got == resource.Absent {
+		if twin, e := p.whoseTwin(); e != nil || twin == resource.Present {
 			got, err = twin, e
 		}
 	}
 	if err != nil {
-		return providers.Observation{Err: err, Evidence: r.evidence("%s could not be looked at", p.spec.Dir)}
+		return resource.Observation{Err: err, Evidence: r.evidence("%s could not be looked at", p.spec.Dir)}
 	}
-	out := providers.Observation{Presence: got}
+	out := resource.Observation{Presence: got}
 	switch got {
-	case providers.Present:
+	case resource.Present:
 		out.Resource, out.Evidence = in.Resource, r.evidence("%s holds our identity", p.spec.Dir)
-	case providers.Absent:
+	case resource.Absent:
 		out.Evidence = r.evidence("directory absent at %s", p.spec.Dir)
 	default:
 		out.Evidence = r.evidence("something that is not ours is at %s", p.spec.Dir)
@@ -414,23 +414,23 @@ func (r *Resources) Observe(_ context.Context, in providers.Intent) providers.Ob
 
 // Delete removes the directory and, of a copy, everything in it. What cannot be removed is named; our identity then stays,
 // so that it can be tried again. The source of a direct workspace is never touched.
-func (r *Resources) Delete(ctx context.Context, in providers.Intent) providers.Result {
+func (r *Resources) Delete(ctx context.Context, in resource.Intent) resource.Result {
 	p, err := r.place(in)
 	if errors.Is(err, fs.ErrNotExist) {
-		return providers.Result{Done: providers.Yes, Evidence: r.evidence("%s does not exist", filepath.Dir(specDir(in)))}
+		return resource.Result{Outcome: resource.Done, Evidence: r.evidence("%s does not exist", filepath.Dir(specDir(in)))}
 	}
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	defer p.parent.Close()
 	crash.Point("workspace/before-delete")
 	if err := p.destroy(ctx); err != nil {
-		done := providers.Unknown
+		done := resource.Unknown
 		if failure.Is(err, failure.Retained) {
-			done = providers.No
+			done = resource.NotDone
 		}
-		return providers.Result{Done: done, Err: err, Evidence: r.evidence("%s could not be removed whole", p.spec.Dir)}
+		return resource.Result{Outcome: done, Err: err, Evidence: r.evidence("%s could not be removed whole", p.spec.Dir)}
 	}
 	crash.Point("workspace/after-delete")
-	return providers.Result{Done: providers.Yes, Resource: in.Resource, Evidence: r.evidence("%s was removed", p.spec.Dir)}
+	return resource.Result{Outcome: resource.Done, Resource: in.Resource, Evidence: r.evidence("%s was removed", p.spec.Dir)}
 }

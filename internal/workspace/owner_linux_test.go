@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
@@ -68,7 +68,7 @@ func TestACopyForAnotherUser(t *testing.T) {
 	ctx, src, home := t.Context(), kinds(t), t.TempDir()
 	r := NewResources(home, Bounds{}, time.Now, nil)
 	ws := home + "/workspaces/w1"
-	given := func(o *Owner) providers.Intent {
+	given := func(o *Owner) resource.Intent {
 		in := intent(ws, src, ModeCopy)
 		var err error
 		in.Spec, err = json.Marshal(Spec{Dir: ws, Source: src, Mode: ModeCopy, Owner: o})
@@ -83,7 +83,7 @@ func TestACopyForAnotherUser(t *testing.T) {
 		must(t, os.Chmod(ws+path, 0))
 	}
 	in := given(&Owner{UID: somebody, GID: somebody})
-	if res := r.Create(ctx, in); res.Done != providers.Yes || res.Err != nil {
+	if res := r.Create(ctx, in); res.Outcome != resource.Done || res.Err != nil {
 		t.Fatalf("%+v", res)
 	}
 	if others := owners(t, ws+"/tree", somebody); len(others) > 0 {
@@ -113,7 +113,7 @@ func TestACopyForAnotherUser(t *testing.T) {
 	if want := []string{"deleted d/e", "deleted d/e/deep", "modified f", "link link", "added new", "added new/f"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if res := r.Delete(ctx, in); res.Done != providers.Yes || res.Err != nil {
+	if res := r.Delete(ctx, in); res.Outcome != resource.Done || res.Err != nil {
 		t.Errorf("%+v", res)
 	}
 	if left, err := os.ReadDir(home + "/workspaces"); err != nil || len(left) > 0 {

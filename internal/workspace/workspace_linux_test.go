@@ -19,8 +19,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
@@ -768,9 +768,9 @@ func TestUnreadablePathsOfAWorkspaceAreNotTakenForDeleted(t *testing.T) {
 	}
 }
 
-func intent(dir, source, mode string) providers.Intent {
+func intent(dir, source, mode string) resource.Intent {
 	spec, _ := json.Marshal(Spec{Dir: dir, Source: source, Mode: mode}) //nolint:errchkjson // strings
-	return providers.Intent{Claim: "c1", Name: filepath.Base(dir), Owner: "o1", Spec: spec}
+	return resource.Intent{Claim: "c1", Name: filepath.Base(dir), Owner: "o1", Spec: spec}
 }
 
 func TestResources(t *testing.T) {
@@ -781,17 +781,17 @@ func TestResources(t *testing.T) {
 	r := NewResources(home, Bounds{}, time.Now, nil)
 	dir := home + "/workspaces/w1"
 	in := intent(dir, src, ModeCopy)
-	if o := r.Observe(ctx, in); o.Presence != providers.Absent {
+	if o := r.Observe(ctx, in); o.Presence != resource.Absent {
 		t.Fatalf("%+v", o)
 	}
 	res := r.Create(ctx, in)
-	if res.Done != providers.Yes || res.Err != nil {
+	if res.Outcome != resource.Done || res.Err != nil {
 		t.Fatalf("%+v", res)
 	}
 	o, err := LoadOpened(dir)
 	must(t, err)
 	write(t, TreePath(dir, o)+"/f", "the agent's work")
-	if again := r.Resolve(ctx, in); again.Done != providers.Yes || again.Resource != res.Resource {
+	if again := r.Resolve(ctx, in); again.Outcome != resource.Done || again.Resource != res.Resource {
 		t.Errorf("%+v", again)
 	}
 	if b, _ := os.ReadFile(TreePath(dir, o) + "/f"); string(b) != "the agent's work" {
@@ -800,24 +800,24 @@ func TestResources(t *testing.T) {
 	if _, err := FreezeDirectory(ctx, home+"/workspaces/removed-by-its-agent", t.TempDir(), time.Now); !failure.Is(err, failure.WorkspaceLost) {
 		t.Errorf("a folder that is gone: %v", err)
 	}
-	if o := r.Observe(ctx, in); o.Presence != providers.Present {
+	if o := r.Observe(ctx, in); o.Presence != resource.Present {
 		t.Errorf("%+v", o)
 	}
-	if d := r.Delete(ctx, in); d.Done != providers.Yes || d.Err != nil {
+	if d := r.Delete(ctx, in); d.Outcome != resource.Done || d.Err != nil {
 		t.Errorf("%+v", d)
 	}
-	if o := r.Observe(ctx, in); o.Presence != providers.Absent {
+	if o := r.Observe(ctx, in); o.Presence != resource.Absent {
 		t.Errorf("%+v", o)
 	}
 	if got, _ := os.ReadDir(home + "/workspaces"); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
-	if d := r.Delete(ctx, in); d.Done != providers.Yes || d.Err != nil {
+	if d := r.Delete(ctx, in); d.Outcome != resource.Done || d.Err != nil {
 		t.Errorf("twice: %+v", d)
 	}
 
 	direct := intent(home+"/workspaces/w2", src, ModeDirect)
-	if res := r.Create(ctx, direct); res.Done != providers.Yes {
+	if res := r.Create(ctx, direct); res.Outcome != resource.Done {
 		t.Fatalf("%+v", res)
 	}
 	o, err = LoadOpened(home + "/workspaces/w2")
@@ -825,7 +825,7 @@ func TestResources(t *testing.T) {
 	if TreePath(home+"/workspaces/w2", o) != src || o.Tree != idAt(t, src) {
 		t.Errorf("%+v", o)
 	}
-	if d := r.Delete(ctx, direct); d.Done != providers.Yes {
+	if d := r.Delete(ctx, direct); d.Outcome != resource.Done {
 		t.Errorf("%+v", d)
 	}
 	if b, _ := os.ReadFile(src + "/f"); string(b) != "x" {
@@ -858,14 +858,14 @@ func TestAStrangersDirectoryIsNeverTouched(t *testing.T) {
 			before := listing(t, home)
 			r := NewResources(home, Bounds{}, time.Now, nil)
 			in := intent(dir, src, ModeCopy)
-			if res := r.Create(ctx, in); res.Done == providers.Yes || !failure.Is(res.Err, failure.AlreadyExists) {
+			if res := r.Create(ctx, in); res.Outcome == resource.Done || !failure.Is(res.Err, failure.AlreadyExists) {
 				t.Errorf("%+v", res)
 			}
-			if res := r.Resolve(ctx, in); res.Done != providers.No {
+			if res := r.Resolve(ctx, in); res.Outcome != resource.NotDone {
 				t.Errorf("%+v", res)
 			}
 			if name != "one where ours is made" {
-				if o := r.Observe(ctx, in); o.Presence != providers.Foreign {
+				if o := r.Observe(ctx, in); o.Presence != resource.NotOurs {
 					t.Errorf("%+v", o)
 				}
 			}
@@ -883,7 +883,7 @@ func TestNothingIsMadeOnlyToBeFoundOutAbout(t *testing.T) {
 	for range 2 { // without the directory of workspaces, and with it
 		r := NewResources(home, Bounds{}, time.Now, nil)
 		in := intent(home+"/workspaces/w1", t.TempDir(), ModeCopy)
-		if res := r.Resolve(t.Context(), in); res.Done != providers.No || res.Err == nil || len(res.Evidence) == 0 {
+		if res := r.Resolve(t.Context(), in); res.Outcome != resource.NotDone || res.Err == nil || len(res.Evidence) == 0 {
 			t.Errorf("%+v", res)
 		}
 		if _, err := os.Lstat(home + "/workspaces/w1"); err == nil {
@@ -932,7 +932,7 @@ func TestAKilledCreateIsFinished(t *testing.T) {
 			leave(home + "/workspaces")
 			r := NewResources(home, Bounds{}, time.Now, nil)
 			in := intent(home+"/workspaces/w1", src, ModeCopy)
-			if res := r.Resolve(ctx, in); res.Done != providers.Yes || res.Err != nil {
+			if res := r.Resolve(ctx, in); res.Outcome != resource.Done || res.Err != nil {
 				t.Fatalf("%+v", res)
 			}
 			if got := listing(t, home+"/workspaces/w1/tree"); len(got) != 1 {
@@ -940,10 +940,10 @@ func TestAKilledCreateIsFinished(t *testing.T) {
 			}
 			must(t, os.RemoveAll(home))
 			leave(home + "/workspaces")
-			if d := r.Delete(ctx, in); d.Done != providers.Yes || d.Err != nil {
+			if d := r.Delete(ctx, in); d.Outcome != resource.Done || d.Err != nil {
 				t.Errorf("delete: %+v", d)
 			}
-			if o := r.Observe(ctx, in); o.Presence != providers.Absent {
+			if o := r.Observe(ctx, in); o.Presence != resource.Absent {
 				t.Errorf("%+v", o)
 			}
 			if got, _ := os.ReadDir(home + "/workspaces"); len(got) != 0 {
@@ -957,10 +957,10 @@ func TestAFailedCreateLeavesNothing(t *testing.T) {
 	home := t.TempDir()
 	r := NewResources(home, Bounds{}, time.Now, nil)
 	in := intent(home+"/workspaces/w1", home+"/no-such-source", ModeCopy)
-	if res := r.Create(context.Background(), in); res.Done != providers.No || !failure.Is(res.Err, failure.InputInvalid) {
+	if res := r.Create(context.Background(), in); res.Outcome != resource.NotDone || !failure.Is(res.Err, failure.InputInvalid) {
 		t.Errorf("%+v", res)
 	}
-	if o := r.Observe(context.Background(), in); o.Presence != providers.Absent {
+	if o := r.Observe(context.Background(), in); o.Presence != resource.Absent {
 		t.Errorf("%+v", o)
 	}
 }
@@ -975,7 +975,7 @@ func TestDeleteNamesAMountAndSparesIt(t *testing.T) {
 	write(t, outside+"/precious", "p")
 	r := NewResources(home, Bounds{}, time.Now, nil)
 	in := intent(home+"/workspaces/w1", src, ModeCopy)
-	if res := r.Create(ctx, in); res.Done != providers.Yes {
+	if res := r.Create(ctx, in); res.Outcome != resource.Done {
 		t.Fatalf("%+v", res)
 	}
 	at := home + "/workspaces/w1/tree/d"
@@ -984,14 +984,14 @@ func TestDeleteNamesAMountAndSparesIt(t *testing.T) {
 	}
 	defer func() { _ = unix.Unmount(at, unix.MNT_DETACH) }()
 	res := r.Delete(ctx, in)
-	if res.Done != providers.No || !failure.Is(res.Err, failure.Retained) || !slices.Equal(failure.As(res.Err).Paths, []string{at}) {
+	if res.Outcome != resource.NotDone || !failure.Is(res.Err, failure.Retained) || !slices.Equal(failure.As(res.Err).Paths, []string{at}) {
 		t.Errorf("%+v", res)
 	}
-	if o := r.Observe(ctx, in); o.Presence != providers.Present {
+	if o := r.Observe(ctx, in); o.Presence != resource.Present {
 		t.Errorf("it must still be ours: %+v", o)
 	}
 	must(t, unix.Unmount(at, 0))
-	if res := r.Delete(ctx, in); res.Done != providers.Yes || res.Err != nil {
+	if res := r.Delete(ctx, in); res.Outcome != resource.Done || res.Err != nil {
 		t.Errorf("%+v", res)
 	}
 	if _, err := os.Stat(outside + "/precious"); err != nil {

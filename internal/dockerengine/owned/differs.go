@@ -9,12 +9,12 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/strslice"
 
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // differs says in which point a container is not what was wanted, "" if in none. It looks at what matters for safety: an
 // engine that cannot enforce a limit drops it with no more than a warning, and an image can bring volumes of its own.
-func differs(got container.InspectResponse, image string, w Want, in providers.Intent) string {
+func differs(got container.InspectResponse, image string, w Want, in resource.Intent) string {
 	if got.ContainerJSONBase == nil || got.Config == nil || got.HostConfig == nil {
 		return "the engine does not describe it"
 	}
@@ -34,7 +34,7 @@ func differs(got container.InspectResponse, image string, w Want, in providers.I
 
 type point struct{ what, got, want string }
 
-func points(got container.InspectResponse, w Want, in providers.Intent) []point {
+func points(got container.InspectResponse, w Want, in resource.Intent) []point {
 	c, h, wc, wh := got.Config, got.HostConfig, w.Config, w.Host
 	show := func(v any) string { return fmt.Sprint(v) }
 	out := []point{

@@ -8,7 +8,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -21,7 +21,7 @@ func TestDiffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	pids := int64(50)
-	in := providers.Intent{Owner: "test-differs", Claim: "c1", Name: "laufwerk-differs-" + time.Now().Format("150405.000000"), Run: "r"}
+	in := resource.Intent{Owner: "test-differs", Claim: "c1", Name: "laufwerk-differs-" + time.Now().Format("150405.000000"), Run: "r"}
 	w := Want{
 		Config: &container.Config{User: "1000:20", Env: []string{"A=b"}, Entrypoint: []string{"/bin/sleep"}, Cmd: []string{"1"}},
 		Host: &container.HostConfig{

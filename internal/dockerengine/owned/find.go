@@ -9,38 +9,38 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // found is what one look brought.
 type found struct {
-	presence  providers.Presence
+	presence  resource.Presence
 	container container.InspectResponse
-	evidence  []providers.Evidence
+	evidence  []resource.Evidence
 	err       error // why nothing could be learned, or whose it is
 }
 
 // find looks for the intent's container: by its id where that is known, which decides alone, else by its name.
-func (c Container) find(ctx context.Context, e *dockerengine.Engine, in providers.Intent) found {
+func (c Container) find(ctx context.Context, e *dockerengine.Engine, in resource.Intent) found {
 	by := in.Resource
 	if by == "" {
 		by = in.Name
 	}
 	got, presence, err := e.Inspect(ctx, by)
 	switch {
-	case presence == providers.Absent:
+	case presence == resource.Absent:
 		return found{presence: presence, evidence: c.saw("the %s has no container %s", in.Endpoint, by)}
-	case presence != providers.Present:
+	case presence != resource.Present:
 		return found{err: err}
 	case in.Resource != "":
 		if got.ID != in.Resource { // an engine also takes names and beginnings of ids
-			return found{presence: providers.Absent, evidence: c.saw("the %s has no container with the id %s", in.Endpoint, by)}
+			return found{presence: resource.Absent, evidence: c.saw("the %s has no container with the id %s", in.Endpoint, by)}
 		}
 		return found{presence: presence, container: got, evidence: c.saw("the container %s has the recorded id", got.ID)}
 	}
 	if why := foreign(got, in, c.Image); why != "" {
 		return found{
-			presence: providers.Foreign, container: got, evidence: c.saw("a container that is not ours has the name %s: %s", in.Name, why),
+			presence: resource.NotOurs, container: got, evidence: c.saw("a container that is not ours has the name %s: %s", in.Name, why),
 			err: failure.New(failure.AlreadyExists, "a container that is not laufwerk's has the name %s (%s), and was not touched", in.Name, why).
 				WithHint("docker rename %s other-name", in.Name),
 		}
@@ -49,7 +49,7 @@ func (c Container) find(ctx context.Context, e *dockerengine.Engine, in provider
 }
 
 // foreign says why a container of our name is not ours, "" if it is.
-func foreign(got container.InspectResponse, in providers.Intent, image string) string {
+func foreign(got container.InspectResponse, in resource.Intent, image string) string {
 	created, err := time.Parse(time.RFC3339Nano, got.Created)
 	switch {
 	case got.Name != "/"+in.Name:

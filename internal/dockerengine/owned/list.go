@@ -11,21 +11,21 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
 // List finds the containers that carry the label of an intent's owner, whosever they are, on the engine that the intent names;
 // of the zero intent those of every owner, on any engine. The engine says who it is before and after: what another one lists
 // says nothing.
-func List(ctx context.Context, e *dockerengine.Engine, in providers.Intent) ([]providers.Found, error) {
+func List(ctx context.Context, e *dockerengine.Engine, in resource.Intent) ([]resource.Summary, error) {
 	if err := same(ctx, e, in); err != nil {
 		return nil, err
 	}
 	return list(ctx, e, in)
 }
 
-func list(ctx context.Context, e *dockerengine.Engine, in providers.Intent) ([]providers.Found, error) {
+func list(ctx context.Context, e *dockerengine.Engine, in resource.Intent) ([]resource.Summary, error) {
 	all, err := e.List(ctx, map[string]string{LabelOwner: in.Owner})
 	if err != nil {
 		return nil, err
@@ -33,12 +33,12 @@ func list(ctx context.Context, e *dockerengine.Engine, in providers.Intent) ([]p
 	if err := same(ctx, e, in); err != nil {
 		return nil, err
 	}
-	out := make([]providers.Found, 0, len(all))
+	out := make([]resource.Summary, 0, len(all))
 	for _, c := range all {
 		if _, gateway := c.Labels[LabelSandbox]; gateway && !slices.ContainsFunc(c.Names, func(n string) bool { return strings.HasPrefix(n, "/"+Name("")) }) {
 			continue
 		}
-		f := providers.Found{
+		f := resource.Summary{
 			Resource: c.ID, Owner: c.Labels[LabelOwner], Claim: c.Labels[LabelClaim], Image: c.ImageID, Created: time.Unix(c.Created, 0),
 		}
 		for _, n := range c.Names { // others are links of other containers
@@ -59,7 +59,7 @@ const LabelSandbox = "openshell.ai/sandbox-id"
 const ListCommand = "docker ps --all --no-trunc --filter label=" + LabelOwner
 
 // same fails unless the engine is the one that an intent names.
-func same(ctx context.Context, e *dockerengine.Engine, in providers.Intent) error {
+func same(ctx context.Context, e *dockerengine.Engine, in resource.Intent) error {
 	if in.Endpoint == "" {
 		return nil
 	}
@@ -74,8 +74,8 @@ func same(ctx context.Context, e *dockerengine.Engine, in providers.Intent) erro
 // then looks for all of them with one list. Of each that is absent then is called, as many at a time: it removes what else the
 // intent's resource has. The engine's identity was checked when there was listed; that another one came since is seen by the
 // list at the end, and an id means nothing to it.
-func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.Intent, there []providers.Found, parallel int, now func() time.Time, then func(ctx context.Context, in providers.Intent, out *providers.Ended)) []providers.Ended {
-	out := make([]providers.Ended, len(intents))
+func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []resource.Intent, there []resource.Summary, parallel int, now func() time.Time, then func(ctx context.Context, in resource.Intent, out *resource.Deletion)) []resource.Deletion {
+	out := make([]resource.Deletion, len(intents))
 	seen := ids(there)
 	finish := context.WithoutCancel(ctx) // what was asked for is observed
 	var mute atomic.Int32                // how many in a row had no answer: an engine that hangs is not asked a hundred times
@@ -85,7 +85,7 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.
 		id := intents[i].Resource
 		switch {
 		case !seen[id]:
-			out[i].Result.Done = providers.Yes
+			out[i].Result.Outcome = resource.Done
 			return
 		case ctx.Err() != nil:
 			out[i].Result.Err = context.Cause(ctx)
@@ -97,12 +97,12 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.
 		crash.Point("owned/before-remove")
 		done, err := e.Remove(finish, id)
 		crash.Point("owned/after-remove")
-		if done == providers.Unknown || failure.Is(err, failure.NotReady) {
+		if done == resource.Unknown || failure.Is(err, failure.NotReady) {
 			mute.Add(1)
 		} else {
 			mute.Store(0)
 		}
-		out[i].Result = providers.Result{Done: done, Resource: id, Err: err, Evidence: Container{Now: now}.saw("removing %s: %s", id, done)}
+		out[i].Result = resource.Result{Outcome: done, Resource: id, Err: err, Evidence: Container{Now: now}.saw("removing %s: %s", id, done)}
 	}
 	for i := range intents {
 		removals.Go(func() error { remove(i); return nil })
@@ -117,19 +117,19 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.
 		o := &out[i].Observation
 		switch {
 		case failure.Is(err, failure.NotReady):
-			*o = providers.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
+			*o = resource.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
 		case err != nil: // of the list alone: each is looked for by itself
 			f := c.find(finish, e, in)
-			*o = providers.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence, Err: f.err}
+			*o = resource.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence, Err: f.err}
 			if gone := same(finish, e, in); gone != nil {
-				*o = providers.Observation{Err: gone, Evidence: c.saw("nothing could be learned: %v", gone)}
+				*o = resource.Observation{Err: gone, Evidence: c.saw("nothing could be learned: %v", gone)}
 			}
 		case seen[in.Resource]:
-			*o = providers.Observation{Presence: providers.Present, Resource: in.Resource, Evidence: c.saw("the %s lists the container %s", in.Endpoint, in.Resource)}
+			*o = resource.Observation{Presence: resource.Present, Resource: in.Resource, Evidence: c.saw("the %s lists the container %s", in.Endpoint, in.Resource)}
 		default:
-			*o = providers.Observation{Presence: providers.Absent, Evidence: c.saw("the %s lists no container with the id %s", in.Endpoint, in.Resource)}
+			*o = resource.Observation{Presence: resource.Absent, Evidence: c.saw("the %s lists no container with the id %s", in.Endpoint, in.Resource)}
 		}
-		if o.Presence == providers.Absent {
+		if o.Presence == resource.Absent {
 			then(finish, in, &out[i])
 		}
 	}
@@ -141,15 +141,15 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []providers.
 }
 
 // Unreached is what DeleteAll comes to for n intents whose engine cannot be had.
-func Unreached(n int, err error) []providers.Ended {
-	out := make([]providers.Ended, n)
+func Unreached(n int, err error) []resource.Deletion {
+	out := make([]resource.Deletion, n)
 	for i := range out {
 		out[i].Observation.Err = err
 	}
 	return out
 }
 
-func ids(list []providers.Found) map[string]bool {
+func ids(list []resource.Summary) map[string]bool {
 	out := map[string]bool{}
 	for _, f := range list {
 		out[f.Resource] = true

@@ -15,7 +15,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
@@ -50,7 +50,7 @@ type Want struct {
 }
 
 // config is the wanted configuration, made from the image's id and with our labels.
-func (c Container) config(in providers.Intent, w Want) *container.Config {
+func (c Container) config(in resource.Intent, w Want) *container.Config {
 	out := *w.Config
 	out.Image = c.Image
 	out.Labels = maps.Clone(out.Labels)
@@ -61,16 +61,16 @@ func (c Container) config(in providers.Intent, w Want) *container.Config {
 	return &out
 }
 
-func labels(in providers.Intent) map[string]string {
+func labels(in resource.Intent) map[string]string {
 	return map[string]string{LabelOwner: in.Owner, LabelClaim: in.Claim, LabelRun: in.Run}
 }
 
-func (c Container) saw(format string, args ...any) []providers.Evidence {
-	return []providers.Evidence{{At: c.Now().UTC(), What: fmt.Sprintf(format, args...)}}
+func (c Container) saw(format string, args ...any) []resource.Evidence {
+	return []resource.Evidence{{At: c.Now().UTC(), What: fmt.Sprintf(format, args...)}}
 }
 
 // reach gives the engine that the intent names. The engine is asked who it is now: another one may have taken its socket.
-func (c Container) reach(ctx context.Context, in providers.Intent) (*dockerengine.Engine, error) {
+func (c Container) reach(ctx context.Context, in resource.Intent) (*dockerengine.Engine, error) {
 	e, err := c.Engine(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (c Container) reach(ctx context.Context, in providers.Intent) (*dockerengin
 }
 
 // mismatch is the failure of another engine at the socket.
-func mismatch(e *dockerengine.Engine, f dockerengine.Facts, in providers.Intent) error {
+func mismatch(e *dockerengine.Engine, f dockerengine.Facts, in resource.Intent) error {
 	if f.Identity() == in.Endpoint {
 		return nil
 	}
@@ -91,14 +91,14 @@ func mismatch(e *dockerengine.Engine, f dockerengine.Facts, in providers.Intent)
 }
 
 // Known is the engine that an intent names, which was at host.
-func Known(ctx context.Context, engines dockerengine.Engines, in providers.Intent, host string) (*dockerengine.Engine, error) {
+func Known(ctx context.Context, engines dockerengine.Engines, in resource.Intent, host string) (*dockerengine.Engine, error) {
 	return engines.Known(ctx, host, in.Endpoint, func(e *dockerengine.Engine) error {
 		return AnotherEngine(in, e.Endpoint().Host, e.Facts().Identity())
 	})
 }
 
 // AnotherEngine is the failure of an engine that is not the one that an intent names.
-func AnotherEngine(in providers.Intent, host, here string) error {
+func AnotherEngine(in resource.Intent, host, here string) error {
 	command := "laufwerk resume " + in.Run
 	if in.Run == "" {
 		command = "laufwerk cleanup --all"
@@ -111,87 +111,87 @@ func AnotherEngine(in providers.Intent, host, here string) error {
 
 // Create makes the container, and does not count it as made before it is what was wanted: what the engine says of it is
 // compared with the wish, and a container that differs is removed again. It is not started.
-func (c Container) Create(ctx context.Context, in providers.Intent, w Want) providers.Result {
+func (c Container) Create(ctx context.Context, in resource.Intent, w Want) resource.Result {
 	e, err := c.reach(ctx, in)
 	if err != nil {
-		return providers.Result{Done: providers.No, Err: err, Evidence: c.saw("nothing was asked for: %v", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.saw("nothing was asked for: %v", err)}
 	}
 	return c.create(ctx, e, in, w, false)
 }
 
 // Resolve finds out what became of a create without an answer, by creating again: the engine gives the name once, so either
 // this makes the container, or the engine says that it has the name, and then the container is there or about to be.
-func (c Container) Resolve(ctx context.Context, in providers.Intent, w Want) providers.Result {
+func (c Container) Resolve(ctx context.Context, in resource.Intent, w Want) resource.Result {
 	e, err := c.reach(ctx, in)
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	if in.Resource == "" {
 		return c.create(ctx, e, in, w, true)
 	}
 	found := c.find(ctx, e, in)
 	switch found.presence {
-	case providers.Present:
+	case resource.Present:
 		return c.accept(ctx, e, in, w, found)
-	case providers.Absent:
-		return providers.Result{Done: providers.No, Err: failure.New(failure.SessionLost, "the container %s was made, and is gone", in.Name), Evidence: found.evidence}
+	case resource.Absent:
+		return resource.Result{Outcome: resource.NotDone, Err: failure.New(failure.SessionLost, "the container %s was made, and is gone", in.Name), Evidence: found.evidence}
 	default:
-		return providers.Result{Err: found.err, Evidence: found.evidence}
+		return resource.Result{Err: found.err, Evidence: found.evidence}
 	}
 }
 
 // create asks for the container. again says that an earlier request may still be on its way, so that a refusal alone does not
 // say that there is nothing.
-func (c Container) create(ctx context.Context, e *dockerengine.Engine, in providers.Intent, w Want, again bool) providers.Result {
+func (c Container) create(ctx context.Context, e *dockerengine.Engine, in resource.Intent, w Want, again bool) resource.Result {
 	crash.Point("owned/before-create")
 	id, done, err := e.Create(ctx, in.Name, c.config(in, w), w.Host)
 	crash.Point("owned/after-create")
 	switch {
-	case done == providers.Yes:
+	case done == resource.Done:
 		in.Resource = id
 		f, err := e.Refresh(ctx)
 		if err != nil {
-			return providers.Result{Resource: id, Err: err}
+			return resource.Result{Resource: id, Err: err}
 		}
 		if err := mismatch(e, f, in); err != nil { // another engine came in between, and made it
 			return c.undo(ctx, e, id, err)
 		}
 		return c.accept(ctx, e, in, w, c.find(ctx, e, in))
-	case done == providers.Unknown:
-		return providers.Result{Err: err}
+	case done == resource.Unknown:
+		return resource.Result{Err: err}
 	case !again && !failure.Is(err, failure.AlreadyExists):
-		return providers.Result{Done: providers.No, Err: err, Evidence: c.saw("the engine refused to create %s: %v", in.Name, err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.saw("the engine refused to create %s: %v", in.Name, err)}
 	}
 	found := c.settle(ctx, e, in)
 	if err := same(ctx, e, in); err != nil { // what another engine has, or has not, says nothing of an earlier request
-		return providers.Result{Err: err, Evidence: found.evidence}
+		return resource.Result{Err: err, Evidence: found.evidence}
 	}
 	switch found.presence {
-	case providers.Present:
+	case resource.Present:
 		return c.accept(ctx, e, in, w, found)
-	case providers.Foreign:
-		return providers.Result{Done: providers.No, Err: found.err, Evidence: found.evidence}
-	case providers.Absent:
+	case resource.NotOurs:
+		return resource.Result{Outcome: resource.NotDone, Err: found.err, Evidence: found.evidence}
+	case resource.Absent:
 		if !failure.Is(err, failure.AlreadyExists) {
-			return providers.Result{Done: providers.No, Err: err, Evidence: c.saw("the engine refused to create %s (%v), and did not have it for %s", in.Name, err, settleTime)}
+			return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.saw("the engine refused to create %s (%v), and did not have it for %s", in.Name, err, settleTime)}
 		}
-		return providers.Result{Err: failure.Wrap(err, failure.OutcomeUnknown, "the engine has the name %s, and no container of that name after %s", in.Name, settleTime), Evidence: found.evidence}
+		return resource.Result{Err: failure.Wrap(err, failure.OutcomeUnknown, "the engine has the name %s, and no container of that name after %s", in.Name, settleTime), Evidence: found.evidence}
 	default:
-		return providers.Result{Err: errors.Join(err, found.err), Evidence: found.evidence}
+		return resource.Result{Err: errors.Join(err, found.err), Evidence: found.evidence}
 	}
 }
 
 // settle looks until the container is there, a stranger has its name, or the time is over.
-func (c Container) settle(ctx context.Context, e *dockerengine.Engine, in providers.Intent) (f found) {
+func (c Container) settle(ctx context.Context, e *dockerengine.Engine, in resource.Intent) (f found) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	pause := 10 * time.Millisecond
 	for {
 		now := c.find(ctx, e, in)
-		if now.presence != providers.Unseen || f.presence == providers.Unseen {
+		if now.presence != resource.Unobserved || f.presence == resource.Unobserved {
 			f = now // the last answer counts, and not that the time was over
 		}
-		if f.presence != providers.Absent {
+		if f.presence != resource.Absent {
 			return f
 		}
 		select {
@@ -204,41 +204,41 @@ func (c Container) settle(ctx context.Context, e *dockerengine.Engine, in provid
 }
 
 // accept compares a container of ours with what was wanted, and removes one that is not.
-func (c Container) accept(ctx context.Context, e *dockerengine.Engine, in providers.Intent, w Want, f found) providers.Result {
-	if f.presence != providers.Present {
-		return providers.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
+func (c Container) accept(ctx context.Context, e *dockerengine.Engine, in resource.Intent, w Want, f found) resource.Result {
+	if f.presence != resource.Present {
+		return resource.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
 	}
 	if why := differs(f.container, c.Image, w, in); why != "" {
 		return c.undo(ctx, e, f.container.ID, failure.New(failure.NotReady, "the engine made the container %s otherwise than it was asked to, so it was removed: %s", in.Name, why))
 	}
-	return providers.Result{Done: providers.Yes, Resource: f.container.ID, Evidence: f.evidence}
+	return resource.Result{Outcome: resource.Done, Resource: f.container.ID, Evidence: f.evidence}
 }
 
 // undo removes a container of ours that must not be used. It does not depend on the context that ended the attempt.
-func (c Container) undo(ctx context.Context, e *dockerengine.Engine, id string, why error) providers.Result {
+func (c Container) undo(ctx context.Context, e *dockerengine.Engine, id string, why error) resource.Result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	crash.Point("owned/before-undo")
 	done, err := e.Remove(ctx, id)
 	crash.Point("owned/after-undo")
-	if done == providers.Yes {
-		var seen providers.Presence
-		if _, seen, err = e.Inspect(ctx, id); seen == providers.Absent {
-			return providers.Result{Done: providers.No, Err: why, Evidence: c.saw("the container %s was removed, and is absent", id)}
+	if done == resource.Done {
+		var seen resource.Presence
+		if _, seen, err = e.Inspect(ctx, id); seen == resource.Absent {
+			return resource.Result{Outcome: resource.NotDone, Err: why, Evidence: c.saw("the container %s was removed, and is absent", id)}
 		}
 	}
-	return providers.Result{Resource: id, Err: errors.Join(why, err), Evidence: c.saw("the container %s should have been removed", id)}
+	return resource.Result{Resource: id, Err: errors.Join(why, err), Evidence: c.saw("the container %s should have been removed", id)}
 }
 
 // Observe looks at the container. What is seen, or not seen, counts only where the engine says after it that it is the one that
 // the intent names.
-func (c Container) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+func (c Container) Observe(ctx context.Context, in resource.Intent) resource.Observation {
 	e, err := c.Engine(ctx)
 	if err != nil {
 		return c.nothing(err)
 	}
 	f := c.find(ctx, e, in)
-	if f.presence == providers.Unseen {
+	if f.presence == resource.Unobserved {
 		return c.nothing(f.err)
 	}
 	if err := same(ctx, e, in); err != nil {
@@ -249,7 +249,7 @@ func (c Container) Observe(ctx context.Context, in providers.Intent) providers.O
 
 // Gone is Observe right after Delete, which has asked the engine who it is: enough to remove what else belongs to the container,
 // and not for the end of its claim.
-func (c Container) Gone(ctx context.Context, in providers.Intent) providers.Observation {
+func (c Container) Gone(ctx context.Context, in resource.Intent) resource.Observation {
 	e, err := c.Engine(ctx)
 	if err != nil {
 		return c.nothing(err)
@@ -257,36 +257,36 @@ func (c Container) Gone(ctx context.Context, in providers.Intent) providers.Obse
 	return c.find(ctx, e, in).observation()
 }
 
-func (c Container) nothing(err error) providers.Observation {
-	return providers.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
+func (c Container) nothing(err error) resource.Observation {
+	return resource.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
 }
 
-func (f found) observation() providers.Observation {
-	out := providers.Observation{Presence: f.presence, Evidence: f.evidence, Err: f.err}
-	if f.presence == providers.Present {
+func (f found) observation() resource.Observation {
+	out := resource.Observation{Presence: f.presence, Evidence: f.evidence, Err: f.err}
+	if f.presence == resource.Present {
 		out.Resource = f.container.ID
 	}
 	return out
 }
 
 // Delete ends everything in the container and removes it. It is done where there is nothing of ours.
-func (c Container) Delete(ctx context.Context, in providers.Intent) providers.Result {
+func (c Container) Delete(ctx context.Context, in resource.Intent) resource.Result {
 	e, err := c.reach(ctx, in)
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	f := c.find(ctx, e, in)
 	switch f.presence {
-	case providers.Absent:
-		return providers.Result{Done: providers.Yes, Evidence: f.evidence}
-	case providers.Present:
-	case providers.Foreign:
-		return providers.Result{Done: providers.No, Err: f.err, Evidence: f.evidence}
+	case resource.Absent:
+		return resource.Result{Outcome: resource.Done, Evidence: f.evidence}
+	case resource.Present:
+	case resource.NotOurs:
+		return resource.Result{Outcome: resource.NotDone, Err: f.err, Evidence: f.evidence}
 	default:
-		return providers.Result{Err: f.err, Evidence: f.evidence}
+		return resource.Result{Err: f.err, Evidence: f.evidence}
 	}
 	crash.Point("owned/before-remove")
 	done, err := e.Remove(ctx, f.container.ID)
 	crash.Point("owned/after-remove")
-	return providers.Result{Done: done, Resource: f.container.ID, Err: err, Evidence: c.saw("removing %s: %s", f.container.ID, done)}
+	return resource.Result{Outcome: done, Resource: f.container.ID, Err: err, Evidence: c.saw("removing %s: %s", f.container.ID, done)}
 }

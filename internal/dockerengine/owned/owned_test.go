@@ -14,7 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -59,7 +59,7 @@ func (w *world) container() owned.Container {
 	return owned.Container{Engine: w.connect, Now: time.Now, Image: w.image}
 }
 
-func (w *world) intent() providers.Intent {
+func (w *world) intent() resource.Intent {
 	w.t.Helper()
 	w.n++
 	e, err := w.connect(w.ctx())
@@ -68,7 +68,7 @@ func (w *world) intent() providers.Intent {
 	}
 	defer e.Close()
 	claim := fmt.Sprintf("c%d-%d", time.Now().UnixNano(), w.n)
-	return providers.Intent{Claim: claim, Name: owned.Name(claim), Owner: w.owner, Run: "r1", Endpoint: e.Facts().Identity(), At: time.Now()}
+	return resource.Intent{Claim: claim, Name: owned.Name(claim), Owner: w.owner, Run: "r1", Endpoint: e.Facts().Identity(), At: time.Now()}
 }
 
 func want() owned.Want {
@@ -76,7 +76,7 @@ func want() owned.Want {
 }
 
 // containers are those of an intent's name or claim label, strangers' included.
-func (w *world) containers(in providers.Intent) (ids []string) {
+func (w *world) containers(in resource.Intent) (ids []string) {
 	w.t.Helper()
 	for _, c := range engine.Containers(w.t, engine.Endpoint(w.t), owned.LabelClaim+"="+in.Claim) {
 		ids = append(ids, c.ID)
@@ -84,7 +84,7 @@ func (w *world) containers(in providers.Intent) (ids []string) {
 	return ids
 }
 
-func (w *world) expect(what string, got providers.Done, err error, wanted providers.Done) {
+func (w *world) expect(what string, got resource.Outcome, err error, wanted resource.Outcome) {
 	w.t.Helper()
 	if got != wanted {
 		w.t.Fatalf("%s: %s (%v), want %s", what, got, err, wanted)
@@ -94,21 +94,21 @@ func (w *world) expect(what string, got providers.Done, err error, wanted provid
 func TestLife(t *testing.T) {
 	w := newWorld(t)
 	c, in := w.container(), w.intent()
-	if o := c.Observe(w.ctx(), in); o.Presence != providers.Absent {
+	if o := c.Observe(w.ctx(), in); o.Presence != resource.Absent {
 		t.Fatalf("%+v", o)
 	}
 	r := c.Create(w.ctx(), in, want())
-	w.expect("create", r.Done, r.Err, providers.Yes)
+	w.expect("create", r.Outcome, r.Err, resource.Done)
 	for _, known := range []string{"", r.Resource} {
 		in.Resource = known
-		if o := c.Observe(w.ctx(), in); o.Presence != providers.Present || o.Resource != r.Resource {
+		if o := c.Observe(w.ctx(), in); o.Presence != resource.Present || o.Resource != r.Resource {
 			t.Errorf("%q: %+v", known, o)
 		}
-		if again := c.Resolve(w.ctx(), in, want()); again.Done != providers.Yes || again.Resource != r.Resource {
+		if again := c.Resolve(w.ctx(), in, want()); again.Outcome != resource.Done || again.Resource != r.Resource {
 			t.Errorf("%q: %+v", known, again)
 		}
 	}
-	if again := c.Create(w.ctx(), w.without(in), want()); again.Done != providers.Yes || again.Resource != r.Resource {
+	if again := c.Create(w.ctx(), w.without(in), want()); again.Outcome != resource.Done || again.Resource != r.Resource {
 		t.Errorf("created twice: %+v", again)
 	}
 	if n := len(w.containers(in)); n != 1 {
@@ -116,17 +116,17 @@ func TestLife(t *testing.T) {
 	}
 	for range 2 {
 		d := c.Delete(w.ctx(), in)
-		w.expect("delete", d.Done, d.Err, providers.Yes)
-		if o := c.Observe(w.ctx(), in); o.Presence != providers.Absent {
+		w.expect("delete", d.Outcome, d.Err, resource.Done)
+		if o := c.Observe(w.ctx(), in); o.Presence != resource.Absent {
 			t.Errorf("%+v", o)
 		}
 	}
-	if r := c.Resolve(w.ctx(), in, want()); r.Done != providers.No {
+	if r := c.Resolve(w.ctx(), in, want()); r.Outcome != resource.NotDone {
 		t.Errorf("what is gone was resolved to %+v", r)
 	}
 }
 
-func (w *world) without(in providers.Intent) providers.Intent {
+func (w *world) without(in resource.Intent) resource.Intent {
 	in.Resource = ""
 	return in
 }
@@ -137,12 +137,12 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(in *providers.Intent, c *container.Config){
-		"without labels":            func(_ *providers.Intent, c *container.Config) { c.Labels = nil },
-		"of another store":          func(_ *providers.Intent, c *container.Config) { c.Labels[owned.LabelOwner] = "another" },
-		"of another claim":          func(_ *providers.Intent, c *container.Config) { c.Labels[owned.LabelClaim] = "another" },
-		"from another image":        func(_ *providers.Intent, c *container.Config) { c.Image = other.ID },
-		"created before the intent": func(in *providers.Intent, _ *container.Config) { in.At = time.Now().Add(time.Hour) },
+	for name, change := range map[string]func(in *resource.Intent, c *container.Config){
+		"without labels":            func(_ *resource.Intent, c *container.Config) { c.Labels = nil },
+		"of another store":          func(_ *resource.Intent, c *container.Config) { c.Labels[owned.LabelOwner] = "another" },
+		"of another claim":          func(_ *resource.Intent, c *container.Config) { c.Labels[owned.LabelClaim] = "another" },
+		"from another image":        func(_ *resource.Intent, c *container.Config) { c.Image = other.ID },
+		"created before the intent": func(in *resource.Intent, _ *container.Config) { in.At = time.Now().Add(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := w.intent()
@@ -155,22 +155,22 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = cl.ContainerRemove(context.Background(), planted.ID, container.RemoveOptions{Force: true}) })
 			c := w.container()
-			for what, r := range map[string]providers.Result{
+			for what, r := range map[string]resource.Result{
 				"create": c.Create(w.ctx(), in, want()), "resolve": c.Resolve(w.ctx(), in, want()), "delete": c.Delete(w.ctx(), in),
 			} {
-				if r.Done != providers.No || !failure.Is(r.Err, failure.AlreadyExists) || r.Resource != "" {
+				if r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.AlreadyExists) || r.Resource != "" {
 					t.Errorf("%s: %+v", what, r)
 				}
 			}
-			if o := c.Observe(w.ctx(), in); o.Presence != providers.Foreign || o.Resource != "" {
+			if o := c.Observe(w.ctx(), in); o.Presence != resource.NotOurs || o.Resource != "" {
 				t.Errorf("%+v", o)
 			}
 			// What is recorded by its id is ours and gone, whoever has its name now.
 			in.Resource = strings.Repeat("0", 64)
-			if o := c.Observe(w.ctx(), in); o.Presence != providers.Absent {
+			if o := c.Observe(w.ctx(), in); o.Presence != resource.Absent {
 				t.Errorf("%+v", o)
 			}
-			if r := c.Delete(w.ctx(), in); r.Done != providers.Yes {
+			if r := c.Delete(w.ctx(), in); r.Outcome != resource.Done {
 				t.Errorf("%+v", r)
 			}
 			if _, err := cl.ContainerInspect(w.ctx(), planted.ID); err != nil {
@@ -186,7 +186,7 @@ func TestCommittedLabels(t *testing.T) {
 	cl := engine.Client(t, engine.Endpoint(t))
 	c, in := w.container(), w.intent()
 	r := c.Create(w.ctx(), in, want())
-	w.expect("create", r.Done, r.Err, providers.Yes)
+	w.expect("create", r.Outcome, r.Err, resource.Done)
 	made, err := cl.ContainerCommit(w.ctx(), r.Resource, container.CommitOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -200,8 +200,8 @@ func TestCommittedLabels(t *testing.T) {
 		_, _ = cl.ImageRemove(context.Background(), made.ID, image.RemoveOptions{Force: true})
 	})
 	d := c.Delete(w.ctx(), in)
-	w.expect("delete", d.Done, d.Err, providers.Yes)
-	if o := c.Observe(w.ctx(), in); o.Presence != providers.Absent {
+	w.expect("delete", d.Outcome, d.Err, resource.Done)
+	if o := c.Observe(w.ctx(), in); o.Presence != resource.Absent {
 		t.Errorf("%+v", o)
 	}
 	if left := w.containers(in); len(left) != 1 || left[0] != stranger.ID {
@@ -212,13 +212,13 @@ func TestCommittedLabels(t *testing.T) {
 	next := w.intent()
 	next.Run = ""
 	r = c.Create(w.ctx(), next, want())
-	w.expect("create", r.Done, r.Err, providers.Yes)
+	w.expect("create", r.Outcome, r.Err, resource.Done)
 	got, err := cl.ContainerInspect(w.ctx(), r.Resource)
 	if err != nil || got.Config.Labels[owned.LabelClaim] != next.Claim || got.Config.Labels[owned.LabelRun] != "" {
 		t.Errorf("%v, %v", got.Config.Labels, err)
 	}
 	d = c.Delete(w.ctx(), next)
-	w.expect("delete", d.Done, d.Err, providers.Yes)
+	w.expect("delete", d.Outcome, d.Err, resource.Done)
 }
 
 // TestUnknownCreatesAreResolved: whatever became of a create, there is one container in the end, and it is known.
@@ -229,9 +229,9 @@ func TestUnknownCreatesAreResolved(t *testing.T) {
 			c, in := w.container(), w.intent()
 			w.proxy.On(engine.Create, 1, fault)
 			r := c.Create(w.ctx(), in, want())
-			w.expect("create", r.Done, r.Err, providers.Unknown)
+			w.expect("create", r.Outcome, r.Err, resource.Unknown)
 			w.proxy.Return()
-			if r = c.Resolve(w.ctx(), in, want()); r.Done != providers.Yes {
+			if r = c.Resolve(w.ctx(), in, want()); r.Outcome != resource.Done {
 				t.Fatalf("%+v", r)
 			}
 			if left := w.containers(in); len(left) != 1 || left[0] != r.Resource {
@@ -249,12 +249,12 @@ func TestUnknownCreatesAreResolved(t *testing.T) {
 			cancel()
 		}()
 		r := c.Create(ctx, in, want())
-		w.expect("create", r.Done, r.Err, providers.Unknown)
-		if o := c.Observe(w.ctx(), in); o.Presence != providers.Absent {
+		w.expect("create", r.Outcome, r.Err, resource.Unknown)
+		if o := c.Observe(w.ctx(), in); o.Presence != resource.Absent {
 			t.Errorf("%+v", o)
 		}
 		go late.Release()
-		if r = c.Resolve(w.ctx(), in, want()); r.Done != providers.Yes {
+		if r = c.Resolve(w.ctx(), in, want()); r.Outcome != resource.Done {
 			t.Fatalf("%+v", r)
 		}
 		<-late.Done()
@@ -275,12 +275,12 @@ func TestFaultsAfterTheCreate(t *testing.T) {
 				r := c.Create(w.ctx(), in, want())
 				w.proxy.Return()
 				w.proxy.Reset()
-				if r.Done == providers.No { // a lost question is asked again by the transport, so it can be Yes
+				if r.Outcome == resource.NotDone { // a lost question is asked again by the transport, so it can be Yes
 					t.Fatalf("%+v", r)
 				}
 				in.Resource = r.Resource
 				again := c.Resolve(w.ctx(), in, want())
-				w.expect("resolve", again.Done, again.Err, providers.Yes)
+				w.expect("resolve", again.Outcome, again.Err, resource.Done)
 				if left := w.containers(in); len(left) != 1 || left[0] != again.Resource {
 					t.Errorf("%v", left)
 				}
@@ -293,26 +293,26 @@ func TestRefusedCreate(t *testing.T) {
 	w := newWorld(t)
 	c, in := w.container(), w.intent()
 	c.Image = "sha256:" + strings.Repeat("0", 64)
-	if r := c.Create(w.ctx(), in, want()); r.Done != providers.No || !failure.Is(r.Err, failure.NotReady) {
+	if r := c.Create(w.ctx(), in, want()); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.NotReady) {
 		t.Errorf("%+v", r)
 	}
 	c.Image = w.image
 	h := want()
 	h.Host.Mounts = []mount.Mount{{Type: mount.TypeBind, Source: "/nosuch/anywhere", Target: "/x"}}
-	if r := c.Create(w.ctx(), in, h); r.Done != providers.No {
+	if r := c.Create(w.ctx(), in, h); r.Outcome != resource.NotDone {
 		t.Errorf("%+v", r)
 	}
 	w.proxy.Leave()
-	if r := c.Create(w.ctx(), in, want()); r.Done != providers.No {
+	if r := c.Create(w.ctx(), in, want()); r.Outcome != resource.NotDone {
 		t.Errorf("%+v", r)
 	}
-	if r := c.Resolve(w.ctx(), in, want()); r.Done != providers.Unknown {
+	if r := c.Resolve(w.ctx(), in, want()); r.Outcome != resource.Unknown {
 		t.Errorf("nobody there, and it is resolved: %+v", r)
 	}
-	if r := c.Delete(w.ctx(), in); r.Done != providers.Unknown {
+	if r := c.Delete(w.ctx(), in); r.Outcome != resource.Unknown {
 		t.Errorf("%+v", r)
 	}
-	if o := c.Observe(w.ctx(), in); o.Presence != providers.Unseen {
+	if o := c.Observe(w.ctx(), in); o.Presence != resource.Unobserved {
 		t.Errorf("%+v", o)
 	}
 }
@@ -322,28 +322,28 @@ func TestAnotherEngine(t *testing.T) {
 	w := newWorld(t)
 	c, in := w.container(), w.intent()
 	made := c.Create(w.ctx(), in, want())
-	w.expect("create", made.Done, made.Err, providers.Yes)
+	w.expect("create", made.Outcome, made.Err, resource.Done)
 	next := w.intent()
 	w.proxy.Pretend("another")
 	for _, known := range []string{"", made.Resource} {
 		in.Resource = known
-		if o := c.Observe(w.ctx(), in); o.Presence != providers.Unseen || o.Err == nil {
+		if o := c.Observe(w.ctx(), in); o.Presence != resource.Unobserved || o.Err == nil {
 			t.Errorf("%+v", o)
 		}
-		if r := c.Delete(w.ctx(), in); r.Done != providers.Unknown {
+		if r := c.Delete(w.ctx(), in); r.Outcome != resource.Unknown {
 			t.Errorf("%+v", r)
 		}
-		if r := c.Resolve(w.ctx(), in, want()); r.Done != providers.Unknown {
+		if r := c.Resolve(w.ctx(), in, want()); r.Outcome != resource.Unknown {
 			t.Errorf("%+v", r)
 		}
 	}
-	if r := c.Create(w.ctx(), next, want()); r.Done != providers.No || !failure.Is(r.Err, failure.NotReady) {
+	if r := c.Create(w.ctx(), next, want()); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.NotReady) {
 		t.Errorf("%+v", r)
 	}
 	w.proxy.Pretend("")
 	// It comes in between the look and the create: what was made on it is taken back.
 	w.proxy.On(engine.Create, 1, engine.Before(func() { w.proxy.Pretend("another") }))
-	if r := c.Create(w.ctx(), next, want()); r.Done != providers.No || !strings.Contains(r.Err.Error(), "another engine") {
+	if r := c.Create(w.ctx(), next, want()); r.Outcome != resource.NotDone || !strings.Contains(r.Err.Error(), "another engine") {
 		t.Errorf("%+v", r)
 	}
 	w.proxy.Pretend("")
@@ -370,7 +370,7 @@ func TestOnlyWhatWasWantedCounts(t *testing.T) {
 	t.Cleanup(func() { _, _ = cl.ImageRemove(context.Background(), made.ID, image.RemoveOptions{Force: true}) })
 	c, in := w.container(), w.intent()
 	c.Image = made.ID
-	if r := c.Create(w.ctx(), in, want()); r.Done != providers.No || !strings.Contains(r.Err.Error(), `something else is mounted at "/data"`) {
+	if r := c.Create(w.ctx(), in, want()); r.Outcome != resource.NotDone || !strings.Contains(r.Err.Error(), `something else is mounted at "/data"`) {
 		t.Errorf("%+v", r)
 	}
 	if n := len(w.containers(in)); n != 0 {
@@ -379,9 +379,9 @@ func TestOnlyWhatWasWantedCounts(t *testing.T) {
 	h := want()
 	h.Host.Tmpfs = map[string]string{"/data": "rw"}
 	r := c.Create(w.ctx(), in, h)
-	w.expect("with a tmpfs in its place", r.Done, r.Err, providers.Yes)
+	w.expect("with a tmpfs in its place", r.Outcome, r.Err, resource.Done)
 	d := c.Delete(w.ctx(), in)
-	w.expect("delete", d.Done, d.Err, providers.Yes)
+	w.expect("delete", d.Outcome, d.Err, resource.Done)
 }
 
 // TestDeleteFaults: whatever becomes of a removal, the container is absent or known, and a second removal ends it.
@@ -391,16 +391,16 @@ func TestDeleteFaults(t *testing.T) {
 			w := newWorld(t)
 			c, in := w.container(), w.intent()
 			r := c.Create(w.ctx(), in, want())
-			w.expect("create", r.Done, r.Err, providers.Yes)
+			w.expect("create", r.Outcome, r.Err, resource.Done)
 			in.Resource = r.Resource
 			w.proxy.On(engine.Delete, 1, fault)
-			if d := c.Delete(w.ctx(), in); d.Done == providers.No {
+			if d := c.Delete(w.ctx(), in); d.Outcome == resource.NotDone {
 				t.Errorf("%+v", d)
 			}
 			w.proxy.Return()
 			d := c.Delete(w.ctx(), in)
-			w.expect("delete again", d.Done, d.Err, providers.Yes)
-			if o := c.Observe(w.ctx(), in); o.Presence != providers.Absent {
+			w.expect("delete again", d.Outcome, d.Err, resource.Done)
+			if o := c.Observe(w.ctx(), in); o.Presence != resource.Absent {
 				t.Errorf("%+v", o)
 			}
 			if n := len(w.containers(in)); n != 0 {

@@ -22,6 +22,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
@@ -128,7 +129,7 @@ mkdir /laufwerk/mine /var/mine /data/mine /a:b/mine && mv /laufwerk/ops /laufwer
 			}
 		}
 	}
-	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+	if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done {
 		t.Errorf("%+v", r)
 	}
 	w.absent(in)
@@ -171,7 +172,7 @@ func TestAnImageThatIsRefused(t *testing.T) {
 			if !failure.Is(err, failure.NotReady) || !errors.Is(err, supervise.ErrRefused) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v", err)
 			}
-			if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+			if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done {
 				t.Errorf("%+v", r)
 			}
 			w.absent(in)
@@ -201,7 +202,7 @@ func TestNothingInsideHoldsTheHostUp(t *testing.T) {
 	if said, code := w.next(in, sb, "echo", "well"); said != "well\n" || code != 0 {
 		t.Errorf("%q %d", said, code)
 	}
-	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+	if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done {
 		t.Errorf("%+v", r)
 	}
 	w.absent(in)
@@ -241,7 +242,7 @@ func TestRecordsThatTheAgentTampersWith(t *testing.T) {
 	if said, code := w.run(in, sb, "after", "echo", "well"); said != "well\n" || code != 0 {
 		t.Errorf("%q %d", said, code)
 	}
-	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+	if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done {
 		t.Errorf("%+v", r)
 	}
 	w.absent(in)
@@ -305,7 +306,7 @@ func TestAnAgentThatActsAsASupervisor(t *testing.T) {
 		}
 		_, _ = l.Close(), ops.Close()
 	}
-	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+	if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done {
 		t.Errorf("%+v", r)
 	}
 	w.absent(in)
@@ -344,7 +345,7 @@ chmod 000 /laufwerk/home /laufwerk/ops /tmp; touch /workspace/done`
 	if said, code := w.run(in, sb, "after", "sh", "-c", "ls /tmp/setuid"); said != "/tmp/setuid\n" || code != 0 {
 		t.Errorf("%q %d", said, code)
 	}
-	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+	if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done {
 		t.Errorf("%+v", r)
 	}
 	w.absent(in)
@@ -375,7 +376,7 @@ func TestACommandThatTakesAllProcesses(t *testing.T) {
 }
 
 // next runs a command as a session does: where its supervisor does not come up, or is gone, in another attempt.
-func (w *world) next(in providers.Intent, sb providers.Sandbox, argv ...string) (string, int) {
+func (w *world) next(in resource.Intent, sb providers.Sandbox, argv ...string) (string, int) {
 	w.t.Helper()
 	s, _, _ := read(in)
 	for _, name := range []string{"next-1", "next-2", "next-3"} {

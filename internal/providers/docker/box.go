@@ -8,8 +8,8 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -36,7 +36,7 @@ func (b box) Stopped(ctx context.Context) bool {
 }
 
 // Open starts a supervisor. Its spec goes through the pipe: the arguments of an exec show in the engine's events.
-func (b box) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe, providers.Done, error) {
+func (b box) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe, resource.Outcome, error) {
 	crash.Point("docker/before-exec")
 	st, done, err := b.s.e.Open(ctx, b.s.in.Resource, b.command(argv, b.s.at.Env))
 	crash.Point("docker/after-exec")
@@ -46,14 +46,14 @@ func (b box) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe,
 	exited := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, st.Err) // the supervisor has a log of its own
-		if _, done, _ := st.Exit(); done == providers.Yes {
+		if _, done, _ := st.Exit(); done == resource.Done {
 			close(exited)
 		}
 	}()
 	return supervise.Pipe{In: st.In, Out: st.Out, Exited: exited, Close: st.Close}, done, nil
 }
 
-func (b box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, providers.Done, error) {
+func (b box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, resource.Outcome, error) {
 	cmd := b.command(c.Argv, c.Env)
 	if c.Stdin != nil {
 		cmd.Stdin = bytes.NewReader(c.Stdin)

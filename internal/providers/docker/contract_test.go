@@ -3,7 +3,7 @@ package docker
 import (
 	"testing"
 
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/contract"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
@@ -13,8 +13,8 @@ func TestTheContractOfProviders(t *testing.T) {
 	const options = `{"image":"` + busybox + `"}`
 	contract.Hold(t, contract.Case{
 		Provider: w.Provider, Options: options, Runs: true, Host: "HOST_ONLY", Shell: "sh",
-		Intent: func() providers.Intent { return w.intent(w.target(options), false) },
-		Dir: func(in providers.Intent) string {
+		Intent: func() resource.Intent { return w.intent(w.target(options), false) },
+		Dir: func(in resource.Intent) string {
 			s, _, err := read(in)
 			if err != nil {
 				t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
@@ -81,7 +82,7 @@ func (w *world) target(options string) providers.Definition {
 	return def
 }
 
-func (w *world) intent(def providers.Definition, readOnly bool) providers.Intent {
+func (w *world) intent(def providers.Definition, readOnly bool) resource.Intent {
 	w.t.Helper()
 	w.n++
 	claim := fmt.Sprintf("c%d-%d", w.n, time.Now().UnixNano())
@@ -95,15 +96,15 @@ func (w *world) intent(def providers.Definition, readOnly bool) providers.Intent
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return providers.Intent{Claim: claim, Name: owned.Name(claim), Owner: w.owner, Run: "r1", Endpoint: endpoint, Spec: plan.Spec, At: time.Now()}
+	return resource.Intent{Claim: claim, Name: owned.Name(claim), Owner: w.owner, Run: "r1", Endpoint: endpoint, Spec: plan.Spec, At: time.Now()}
 }
 
 // open makes a session and enters it.
-func (w *world) open(def providers.Definition, readOnly bool) (providers.Intent, providers.Sandbox) {
+func (w *world) open(def providers.Definition, readOnly bool) (resource.Intent, providers.Sandbox) {
 	w.t.Helper()
 	in := w.intent(def, readOnly)
 	r := w.Create(w.ctx(), in)
-	if r.Done != providers.Yes {
+	if r.Outcome != resource.Done {
 		w.t.Fatalf("%+v", r)
 	}
 	in.Resource = r.Resource
@@ -115,7 +116,7 @@ func (w *world) open(def providers.Definition, readOnly bool) (providers.Intent,
 }
 
 // start starts a command under a supervisor.
-func (w *world) start(in providers.Intent, sb providers.Sandbox, name string, argv ...string) *supervise.Process {
+func (w *world) start(in resource.Intent, sb providers.Sandbox, name string, argv ...string) *supervise.Process {
 	w.t.Helper()
 	s, _, err := read(in)
 	if err != nil {
@@ -131,7 +132,7 @@ func (w *world) start(in providers.Intent, sb providers.Sandbox, name string, ar
 	return p
 }
 
-func (w *world) run(in providers.Intent, sb providers.Sandbox, name string, argv ...string) (string, int) {
+func (w *world) run(in resource.Intent, sb providers.Sandbox, name string, argv ...string) (string, int) {
 	w.t.Helper()
 	p := w.start(in, sb, name, argv...)
 	exit, err := p.Wait(w.ctx())
@@ -159,9 +160,9 @@ func (w *world) appears(name string) {
 	}
 }
 
-func (w *world) absent(in providers.Intent) {
+func (w *world) absent(in resource.Intent) {
 	w.t.Helper()
-	if o := w.Observe(w.ctx(), in); o.Presence != providers.Absent || len(o.Evidence) == 0 {
+	if o := w.Observe(w.ctx(), in); o.Presence != resource.Absent || len(o.Evidence) == 0 {
 		w.t.Errorf("%+v", o)
 	}
 	if left := engine.Containers(w.t, w.endpoint, owned.LabelClaim+"="+in.Claim); len(left) > 0 {
@@ -218,11 +219,11 @@ func TestASessionFromItsMakingToItsAbsence(t *testing.T) {
 	if said, code := w.run(in, sb, "sees", "sh", "-c", "od -An -tx1 made/by/host && rm -r made"); said != " 00 ff\n" || code != 0 {
 		t.Errorf("%q %d", said, code)
 	}
-	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes || r.Err != nil {
+	if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done || r.Err != nil {
 		t.Fatalf("%+v", r)
 	}
 	w.absent(in)
-	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+	if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done {
 		t.Errorf("a second delete: %+v", r)
 	}
 	if _, err := w.Enter(w.ctx(), in, def); !failure.Is(err, failure.SessionLost) {
@@ -341,7 +342,7 @@ func TestLimitsAreEnforcedInside(t *testing.T) {
 	if said, _ := w.run(in, sb, "pids", "sh", "-c", "i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done 2>&1; echo started $i"); !strings.Contains(said, "fork") {
 		t.Errorf("pids: %q", said)
 	}
-	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+	if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done {
 		t.Errorf("%+v", r)
 	}
 	w.absent(in)
@@ -395,19 +396,19 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 	cfg.Image, cfg.Entrypoint, cfg.Cmd = busybox, []string{"sleep"}, []string{"1000"}
 	cfg.Labels = map[string]string{owned.LabelOwner: w.owner, owned.LabelClaim: "another"}
 	id, done, err := e.Create(w.ctx(), in.Name, &cfg, &container.HostConfig{})
-	if done != providers.Yes {
+	if done != resource.Done {
 		t.Fatal(err)
 	}
-	if r := w.Create(w.ctx(), in); r.Done != providers.No || !failure.Is(r.Err, failure.AlreadyExists) {
+	if r := w.Create(w.ctx(), in); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.AlreadyExists) {
 		t.Errorf("%+v", r)
 	}
-	if o := w.Observe(w.ctx(), in); o.Presence != providers.Foreign {
+	if o := w.Observe(w.ctx(), in); o.Presence != resource.NotOurs {
 		t.Errorf("%+v", o)
 	}
-	if r := w.Delete(w.ctx(), in); r.Done == providers.Yes {
+	if r := w.Delete(w.ctx(), in); r.Outcome == resource.Done {
 		t.Errorf("%+v", r)
 	}
-	if got, presence, err := e.Inspect(w.ctx(), id); presence != providers.Present || got.ID != id {
+	if got, presence, err := e.Inspect(w.ctx(), id); presence != resource.Present || got.ID != id {
 		t.Errorf("%v %v", presence, err)
 	}
 }
@@ -433,7 +434,7 @@ func TestAnEngineOfAnotherHostRunsNothing(t *testing.T) {
 		t.Errorf("%d commands were run there", n)
 	}
 	proxy.Reset()
-	if r := w.Delete(w.ctx(), in); r.Done != providers.Yes {
+	if r := w.Delete(w.ctx(), in); r.Outcome != resource.Done {
 		t.Errorf("%+v", r)
 	}
 	w.absent(in)

@@ -14,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -152,7 +153,7 @@ func (p *Provider) examineHelpers() checks.Check {
 }
 
 // Probe asks our own program in the container, which every image can run, what the image has.
-func (p *Provider) Probe(in providers.Intent, def providers.Definition) providers.Probe {
+func (p *Provider) Probe(in resource.Intent, def providers.Definition) providers.Probe {
 	return providers.Probe{Argv: inside.Probe(), Read: func(stdout []byte) []checks.Check {
 		got, err := inside.ReadProbe(stdout)
 		if err != nil {

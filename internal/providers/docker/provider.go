@@ -20,6 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/inside/carried"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -85,7 +86,7 @@ func (p *Provider) Endpoint(ctx context.Context, _ providers.Definition) (string
 }
 
 // known is the engine that an intent names.
-func (p *Provider) known(ctx context.Context, in providers.Intent, s spec) (*dockerengine.Engine, error) {
+func (p *Provider) known(ctx context.Context, in resource.Intent, s spec) (*dockerengine.Engine, error) {
 	return owned.Known(ctx, dockerengine.Engines{Connect: p.c.Connect, Host: p.c.Host}, in, s.Engine)
 }
 

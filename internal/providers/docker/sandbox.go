@@ -20,6 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -31,7 +32,7 @@ const upLimit = 30 * time.Second
 type sandbox struct {
 	p       *Provider
 	e       *dockerengine.Engine
-	in      providers.Intent
+	in      resource.Intent
 	spec    spec
 	config  config
 	vars    []string // variables of the target, resolved
@@ -43,7 +44,7 @@ type sandbox struct {
 }
 
 // Enter finds the container by its recorded id. It does not start it.
-func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers.Definition) (providers.Sandbox, error) {
+func (p *Provider) Enter(ctx context.Context, in resource.Intent, def providers.Definition) (providers.Sandbox, error) {
 	s, id, err := read(in)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 	at, err := sessiondir.Open(s.Dir, id)
 	if err == nil {
 		defer at.Close()
-		if presence, why := at.Whose(); presence != providers.Present {
+		if presence, why := at.Whose(); presence != resource.Present {
 			err = fmt.Errorf("%s is %s: %w", s.Dir, presence, errors.Join(why))
 		}
 	}
@@ -97,21 +98,21 @@ func ofImage(env []string) []string {
 // standardPath is what the engine gives to programs where an image does not say.
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-func lost(in providers.Intent, format string, args ...any) error {
+func lost(in resource.Intent, format string, args ...any) error {
 	return failure.New(failure.SessionLost, "the session cannot be entered: %s; once it is closed, another session can go on with the workspace", fmt.Sprintf(format, args...)).
 		WithField("container", in.Resource)
 }
 
 // inspect looks at the container of an intent, whose id decides. Where it is not there, the engine is asked who it is.
-func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in providers.Intent) (container.InspectResponse, error) {
+func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in resource.Intent) (container.InspectResponse, error) {
 	got, presence, err := e.Inspect(ctx, in.Resource)
 	switch {
-	case presence == providers.Present && got.ID == in.Resource && got.State != nil && got.Config != nil:
+	case presence == resource.Present && got.ID == in.Resource && got.State != nil && got.Config != nil:
 		if got.State.Dead || got.State.Status == container.StateRemoving {
 			return got, lost(in, "the container %s is being removed", in.Resource)
 		}
 		return got, nil
-	case presence != providers.Absent && presence != providers.Present:
+	case presence != resource.Absent && presence != resource.Present:
 		return got, failure.Wrap(err, failure.NotReady, "look at the container %s", in.Name)
 	}
 	f, err := e.Refresh(ctx)
@@ -240,7 +241,7 @@ func (s *sandbox) end(ctx context.Context) supervise.Fenced {
 	crash.Point("docker/before-kill")
 	done, err := s.e.Kill(ctx, s.in.Resource)
 	crash.Point("docker/after-kill")
-	if done != providers.Yes {
+	if done != resource.Done {
 		return supervise.Fenced{Why: fmt.Sprintf("the container %s could not be ended: %v", s.in.Name, err), Later: true, At: out.At}
 	}
 	return out

@@ -21,6 +21,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -122,7 +123,7 @@ func (p *Provider) plan(ctx context.Context, f found, s providers.SessionSpec) (
 	return providers.Plan{Spec: raw, Image: f.image.image.ID}, err
 }
 
-func read(in providers.Intent) (s spec, id sessiondir.Identity, err error) {
+func read(in resource.Intent) (s spec, id sessiondir.Identity, err error) {
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
 		return s, id, fmt.Errorf("the intent's spec: %w", err)
 	}
@@ -193,67 +194,67 @@ func within(path, dir string) bool {
 }
 
 // container serves the container of an intent.
-func (p *Provider) container(in providers.Intent, s spec) owned.Container {
+func (p *Provider) container(in resource.Intent, s spec) owned.Container {
 	return owned.Container{Now: p.c.Now, Image: s.Image, Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return p.known(ctx, in, s) }}
 }
 
 // Create makes the session's directory, then its container, which is not started.
-func (p *Provider) Create(ctx context.Context, in providers.Intent) providers.Result {
+func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Result {
 	return p.make(ctx, in, owned.Container.Create)
 }
 
 // Resolve finds out what became of a Create. A directory is there whole or not at all, and a container is made again under
 // the same name.
-func (p *Provider) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Result {
 	return p.make(ctx, in, owned.Container.Resolve)
 }
 
-func (p *Provider) make(ctx context.Context, in providers.Intent, create func(owned.Container, context.Context, providers.Intent, owned.Want) providers.Result) providers.Result {
+func (p *Provider) make(ctx context.Context, in resource.Intent, create func(owned.Container, context.Context, resource.Intent, owned.Want) resource.Result) resource.Result {
 	s, id, err := read(in)
 	if err != nil {
-		return providers.Result{Done: providers.No, Err: err}
+		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
 	if s.Gives == nil && p.c.UID == 0 && s.User != "0:0" {
-		return providers.Result{Done: providers.No, Err: errors.New("the intent was written by another user")}
+		return resource.Result{Outcome: resource.NotDone, Err: errors.New("the intent was written by another user")}
 	}
-	return p.directory(in, s, id).Make(ctx, s.Gives, []string{sessiondir.Home, sessiondir.Ops, sessiondir.Tmp}, func(*sessiondir.Folder) providers.Result {
+	return p.directory(in, s, id).Make(ctx, s.Gives, []string{sessiondir.Home, sessiondir.Ops, sessiondir.Tmp}, func(*sessiondir.Folder) resource.Result {
 		return create(p.container(in, s), ctx, in, s.want())
 	})
 }
 
 // Observe looks for both. The session is absent when neither is there.
-func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Observation {
 	s, id, err := read(in)
 	if err != nil {
-		return providers.Observation{Err: err}
+		return resource.Observation{Err: err}
 	}
 	o := p.container(in, s).Observe(ctx, in)
-	if o.Presence != providers.Absent {
+	if o.Presence != resource.Absent {
 		return o
 	}
 	return p.directory(in, s, id).Observe(o, in.Resource)
 }
 
 // directory is the session's.
-func (p *Provider) directory(in providers.Intent, s spec, id sessiondir.Identity) sessiondir.Session {
+func (p *Provider) directory(in resource.Intent, s spec, id sessiondir.Identity) sessiondir.Session {
 	return sessiondir.Session{Dir: s.Dir, ID: id, Now: p.c.Now, What: "container " + in.Name}
 }
 
 // Delete removes the container, which ends everything in it, and once its absence was seen the directory.
-func (p *Provider) Delete(ctx context.Context, in providers.Intent) providers.Result {
+func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Result {
 	s, id, err := read(in)
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	c := p.container(in, s)
 	r := c.Delete(ctx, in)
-	if r.Done != providers.Yes {
+	if r.Outcome != resource.Done {
 		return r
 	}
 	o := c.Gone(ctx, in)
 	r.Evidence = append(r.Evidence, o.Evidence...)
-	if o.Presence != providers.Absent {
-		return providers.Result{Err: errors.Join(o.Err, fmt.Errorf("the container is %s after its removal", o.Presence)), Evidence: r.Evidence}
+	if o.Presence != resource.Absent {
+		return resource.Result{Err: errors.Join(o.Err, fmt.Errorf("the container is %s after its removal", o.Presence)), Evidence: r.Evidence}
 	}
 	return p.directory(in, s, id).Clear(ctx, r)
 }

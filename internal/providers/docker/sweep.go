@@ -5,13 +5,13 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-var _ providers.Listing = (*Provider)(nil)
+var _ resource.Lister = (*Provider)(nil)
 
 // List finds the containers of a store, with one list.
-func (p *Provider) List(ctx context.Context, in providers.Intent) ([]providers.Found, error) {
+func (p *Provider) List(ctx context.Context, in resource.Intent) ([]resource.Summary, error) {
 	e, err := p.engine(ctx, in)
 	if err != nil {
 		return nil, err
@@ -20,7 +20,7 @@ func (p *Provider) List(ctx context.Context, in providers.Intent) ([]providers.F
 }
 
 // engine is the one that an intent names, or of the zero intent the one that the settings lead to.
-func (p *Provider) engine(ctx context.Context, in providers.Intent) (*dockerengine.Engine, error) {
+func (p *Provider) engine(ctx context.Context, in resource.Intent) (*dockerengine.Engine, error) {
 	if in.Endpoint == "" {
 		return p.c.Connect(ctx, "")
 	}
@@ -35,15 +35,15 @@ func (p *Provider) engine(ctx context.Context, in providers.Intent) (*dockerengi
 func (*Provider) ListCommand() string { return owned.ListCommand }
 
 // DeleteAll removes the containers of sessions, and then, of those whose absence was seen, the directories.
-func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
+func (p *Provider) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, parallel int) []resource.Deletion {
 	e, err := p.engine(ctx, list[0])
 	if err != nil {
 		return owned.Unreached(len(list), err)
 	}
-	return owned.DeleteAll(ctx, e, list, there, parallel, p.c.Now, func(ctx context.Context, in providers.Intent, out *providers.Ended) {
+	return owned.DeleteAll(ctx, e, list, there, parallel, p.c.Now, func(ctx context.Context, in resource.Intent, out *resource.Deletion) {
 		s, id, err := read(in)
 		if err != nil {
-			out.Observation = providers.Observation{Err: err}
+			out.Observation = resource.Observation{Err: err}
 			return
 		}
 		at := p.directory(in, s, id)

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
 
@@ -26,9 +26,9 @@ type Box interface {
 	// Stopped looks whether it has ended so that Start starts it again.
 	Stopped(ctx context.Context) bool
 	// Open starts a supervisor with spec on its stdin, or with the pipe's In still to be given it.
-	Open(ctx context.Context, argv []string, spec []byte) (supervise.Pipe, providers.Done, error)
+	Open(ctx context.Context, argv []string, spec []byte) (supervise.Pipe, resource.Outcome, error)
 	// Exec runs a command to its end.
-	Exec(ctx context.Context, c Command, stdout, stderr io.Writer) (code int, done providers.Done, err error)
+	Exec(ctx context.Context, c Command, stdout, stderr io.Writer) (code int, done resource.Outcome, err error)
 	// Explain makes SessionLost of the error of a command where the sandbox is gone.
 	Explain(ctx context.Context, err error) error
 	// End ends everything in it.
@@ -104,7 +104,7 @@ func (s *Sandbox) Run(ctx context.Context, c Command, what string) ([]byte, erro
 		}
 		code, done, err := s.Box.Exec(ctx, c, &out, said)
 		switch {
-		case done == providers.No && again && s.Box.Stopped(ctx): // since it was looked at
+		case done == resource.NotDone && again && s.Box.Stopped(ctx): // since it was looked at
 			if err := s.Box.Start(ctx); err != nil {
 				return nil, err
 			}

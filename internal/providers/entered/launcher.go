@@ -7,8 +7,8 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
 
@@ -40,12 +40,12 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 		for again := true; ; again = false {
 			p, done, err := l.s.Box.Open(ctx, inside.Supervise(at), spec)
 			switch {
-			case done == providers.No && again && l.s.Box.Stopped(ctx):
+			case done == resource.NotDone && again && l.s.Box.Stopped(ctx):
 				if err := l.s.Box.Start(ctx); err != nil {
 					return supervise.Pipe{}, supervise.Refused(err)
 				}
 				continue
-			case done == providers.No:
+			case done == resource.NotDone:
 				unreached = failure.Is(err, failure.NotReady)
 				return supervise.Pipe{}, supervise.Refused(l.s.Box.Explain(ctx, err))
 			}

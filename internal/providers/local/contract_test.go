@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/contract"
 )
 
@@ -22,8 +23,8 @@ func TestTheContractOfProviders(t *testing.T) {
 	n := 0
 	contract.Hold(t, contract.Case{
 		Provider: p, Options: `{}`, Runs: true, Host: "HOST_ONLY", Shell: "bash",
-		Dir: func(in providers.Intent) string { return dirOf(t, in) },
-		Intent: func() providers.Intent {
+		Dir: func(in resource.Intent) string { return dirOf(t, in) },
+		Intent: func() resource.Intent {
 			n++
 			claim := fmt.Sprintf("c%d-%d", n, time.Now().UnixNano())
 			endpoint, err := p.Endpoint(bounded(t), providers.Definition{})
@@ -36,7 +37,7 @@ func TestTheContractOfProviders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return providers.Intent{Claim: claim, Name: "laufwerk-" + claim, Owner: "store", Run: "r", Endpoint: endpoint, Spec: plan.Spec, At: time.Now()}
+			return resource.Intent{Claim: claim, Name: "laufwerk-" + claim, Owner: "store", Run: "r", Endpoint: endpoint, Spec: plan.Spec, At: time.Now()}
 		},
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 var _ providers.Examining = (*Provider)(nil)
@@ -44,7 +45,7 @@ func (p *Provider) Examine(ctx context.Context, def providers.Definition) []chec
 }
 
 // Probe asks bash, which every command needs.
-func (*Provider) Probe(providers.Intent, providers.Definition) providers.Probe {
+func (*Provider) Probe(resource.Intent, providers.Definition) providers.Probe {
 	return providers.Probe{Argv: []string{"bash", "-c", "echo $BASH_VERSION"}, Read: func(stdout []byte) []checks.Check {
 		return []checks.Check{checks.New("", checks.Pass, "a command ran and was cleaned up after").WithEvidence("bash " + strings.TrimSpace(string(stdout)))}
 	}}

@@ -19,6 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -146,9 +147,9 @@ func (p *Provider) Plan(_ context.Context, _ providers.Definition, s providers.S
 }
 
 // Enter opens a session that is there. SessionLost where its directory is gone, is not its own, or belongs to another machine.
-func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers.Definition) (providers.Sandbox, error) {
+func (p *Provider) Enter(ctx context.Context, in resource.Intent, def providers.Definition) (providers.Sandbox, error) {
 	o := p.Observe(ctx, in)
-	if o.Presence != providers.Present {
+	if o.Presence != resource.Present {
 		why := o.Presence.String()
 		if o.Err != nil {
 			why = o.Err.Error()

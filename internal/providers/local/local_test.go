@@ -15,6 +15,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
@@ -37,7 +38,7 @@ func bounded(t *testing.T) context.Context {
 }
 
 // intent is one for a session in a folder of its own.
-func intent(t *testing.T, p *Provider) providers.Intent {
+func intent(t *testing.T, p *Provider) resource.Intent {
 	t.Helper()
 	endpoint, err := p.Endpoint(bounded(t), providers.Definition{})
 	if err != nil {
@@ -49,10 +50,10 @@ func intent(t *testing.T, p *Provider) providers.Intent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return providers.Intent{Claim: "c1", Name: "laufwerk-c1", Owner: "store", Run: "r", Endpoint: endpoint, Spec: plan.Spec, At: time.Now()}
+	return resource.Intent{Claim: "c1", Name: "laufwerk-c1", Owner: "store", Run: "r", Endpoint: endpoint, Spec: plan.Spec, At: time.Now()}
 }
 
-func dirOf(t *testing.T, in providers.Intent) string {
+func dirOf(t *testing.T, in resource.Intent) string {
 	t.Helper()
 	var s spec
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
@@ -213,7 +214,7 @@ func TestToolsGetAnAllowListOfTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := intent(t, p)
-	if r := p.Create(bounded(t), in); r.Done != providers.Yes {
+	if r := p.Create(bounded(t), in); r.Outcome != resource.Done {
 		t.Fatalf("%+v", r)
 	}
 	sb, err := p.Enter(bounded(t), in, def)
@@ -239,18 +240,18 @@ func TestASessionFromItsMakingToItsAbsence(t *testing.T) {
 	p := provider(map[string]string{"PATH": os.Getenv("PATH")})
 	in, ctx := intent(t, p), bounded(t)
 	dir := dirOf(t, in)
-	if o := p.Observe(ctx, in); o.Presence != providers.Absent || len(o.Evidence) == 0 {
+	if o := p.Observe(ctx, in); o.Presence != resource.Absent || len(o.Evidence) == 0 {
 		t.Fatalf("%+v", o)
 	}
 	if _, err := p.Enter(ctx, in, providers.Definition{}); !failure.Is(err, failure.SessionLost) {
 		t.Fatalf("%v", err)
 	}
 	for range 2 { // a second one finds the first
-		if r := p.Create(ctx, in); r.Done != providers.Yes || r.Resource != dir {
+		if r := p.Create(ctx, in); r.Outcome != resource.Done || r.Resource != dir {
 			t.Fatalf("%+v", r)
 		}
 	}
-	if o := p.Observe(ctx, in); o.Presence != providers.Present {
+	if o := p.Observe(ctx, in); o.Presence != resource.Present {
 		t.Fatalf("%+v", o)
 	}
 	sb, err := p.Enter(ctx, in, providers.Definition{})
@@ -274,10 +275,10 @@ func TestASessionFromItsMakingToItsAbsence(t *testing.T) {
 		t.Fatalf("the background process is not there: %v", err)
 	}
 	r := p.Delete(ctx, in)
-	if r.Done != providers.Yes || r.Err != nil {
+	if r.Outcome != resource.Done || r.Err != nil {
 		t.Fatalf("%+v", r)
 	}
-	if o := p.Observe(ctx, in); o.Presence != providers.Absent {
+	if o := p.Observe(ctx, in); o.Presence != resource.Absent {
 		t.Fatalf("%+v", o)
 	}
 	if out, err := exec.Command("pgrep", "-f", word).Output(); err == nil {
@@ -286,7 +287,7 @@ func TestASessionFromItsMakingToItsAbsence(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) > 0 {
 		t.Fatalf("%v %v", left, err)
 	}
-	if r := p.Delete(ctx, in); r.Done != providers.Yes {
+	if r := p.Delete(ctx, in); r.Outcome != resource.Done {
 		t.Fatalf("a second delete: %+v", r)
 	}
 }
@@ -324,13 +325,13 @@ func TestAStrangersDirectoryIsNeverTouched(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r := p.Create(ctx, in); r.Done != providers.No || !failure.Is(r.Err, failure.AlreadyExists) {
+			if r := p.Create(ctx, in); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.AlreadyExists) {
 				t.Errorf("create: %+v", r)
 			}
-			if o := p.Observe(ctx, in); o.Presence != providers.Foreign {
+			if o := p.Observe(ctx, in); o.Presence != resource.NotOurs {
 				t.Errorf("observe: %+v", o)
 			}
-			if r := p.Delete(ctx, in); r.Done != providers.No || r.Err == nil {
+			if r := p.Delete(ctx, in); r.Outcome != resource.NotDone || r.Err == nil {
 				t.Errorf("delete: %+v", r)
 			}
 			if _, err := p.Enter(ctx, in, providers.Definition{}); !failure.Is(err, failure.SessionLost) {
@@ -352,18 +353,18 @@ func TestHalfMadeAndHalfEndedSessions(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(half, sessiondir.Home), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if o := p.Observe(ctx, in); o.Presence != providers.Unseen {
+		if o := p.Observe(ctx, in); o.Presence != resource.Unobserved {
 			t.Errorf("%s: %+v", suffix, o)
 		}
 		if suffix == ".making" {
-			if r := p.Resolve(ctx, in); r.Done != providers.Yes {
+			if r := p.Resolve(ctx, in); r.Outcome != resource.Done {
 				t.Errorf("%+v", r)
 			}
 		}
-		if r := p.Delete(ctx, in); r.Done != providers.Yes || r.Err != nil {
+		if r := p.Delete(ctx, in); r.Outcome != resource.Done || r.Err != nil {
 			t.Errorf("%s: %+v", suffix, r)
 		}
-		if o := p.Observe(ctx, in); o.Presence != providers.Absent {
+		if o := p.Observe(ctx, in); o.Presence != resource.Absent {
 			t.Errorf("%s: %+v", suffix, o)
 		}
 	}
@@ -372,14 +373,14 @@ func TestHalfMadeAndHalfEndedSessions(t *testing.T) {
 func TestAnotherMachineSeesNothing(t *testing.T) {
 	p := provider(nil)
 	in, ctx := intent(t, p), bounded(t)
-	if r := p.Create(ctx, in); r.Done != providers.Yes {
+	if r := p.Create(ctx, in); r.Outcome != resource.Done {
 		t.Fatalf("%+v", r)
 	}
 	in.Endpoint = "linux/amd64 machine another"
-	if o := p.Observe(ctx, in); o.Presence != providers.Unseen || o.Err == nil {
+	if o := p.Observe(ctx, in); o.Presence != resource.Unobserved || o.Err == nil {
 		t.Errorf("%+v", o)
 	}
-	if r := p.Delete(ctx, in); r.Done != providers.No {
+	if r := p.Delete(ctx, in); r.Outcome != resource.NotDone {
 		t.Errorf("%+v", r)
 	}
 	if _, err := p.Enter(ctx, in, providers.Definition{}); !failure.Is(err, failure.SessionLost) {
@@ -393,7 +394,7 @@ func TestAnotherMachineSeesNothing(t *testing.T) {
 func TestWhatCannotBeFencedIsKept(t *testing.T) {
 	p := provider(nil)
 	in, ctx := intent(t, p), bounded(t)
-	if r := p.Create(ctx, in); r.Done != providers.Yes {
+	if r := p.Create(ctx, in); r.Outcome != resource.Done {
 		t.Fatalf("%+v", r)
 	}
 	op := filepath.Join(dirOf(t, in), sessiondir.Ops, "1")
@@ -421,10 +422,10 @@ func TestWhatCannotBeFencedIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := p.Delete(ctx, in)
-	if r.Done != providers.No || !failure.Is(r.Err, failure.OutcomeUnknown) {
+	if r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.OutcomeUnknown) {
 		t.Fatalf("%+v", r)
 	}
-	if o := p.Observe(ctx, in); o.Presence != providers.Present {
+	if o := p.Observe(ctx, in); o.Presence != resource.Present {
 		t.Fatalf("%+v", o)
 	}
 	if _, err := os.Stat(op); errors.Is(err, os.ErrNotExist) {

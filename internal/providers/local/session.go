@@ -12,10 +12,11 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
 
-func read(in providers.Intent) (s spec, id sessiondir.Identity, err error) {
+func read(in resource.Intent) (s spec, id sessiondir.Identity, err error) {
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
 		return s, id, fmt.Errorf("the intent's spec: %w", err)
 	}
@@ -23,109 +24,109 @@ func read(in providers.Intent) (s spec, id sessiondir.Identity, err error) {
 }
 
 // Create makes the session's directory.
-func (p *Provider) Create(ctx context.Context, in providers.Intent) providers.Result {
+func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Result {
 	return p.Resolve(ctx, in)
 }
 
 // Resolve finishes what a Create began: a directory is either not there yet, or whole.
-func (p *Provider) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Result {
 	s, id, err := read(in)
 	if err != nil {
-		return providers.Result{Done: providers.No, Err: err}
+		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
 	at, err := sessiondir.OpenMade(s.Dir, id)
 	if err != nil {
-		return providers.Result{Done: providers.No, Err: fmt.Errorf("make the session's directory: %w", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: fmt.Errorf("make the session's directory: %w", err)}
 	}
 	defer at.Close()
 	found, err := at.Make(ctx, nil, sessiondir.Home, sessiondir.Ops)
 	switch {
 	case failure.Is(err, failure.OutcomeUnknown):
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	case err != nil:
-		return providers.Result{Done: providers.No, Err: err}
+		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
 	what := "made"
 	if found {
 		what = "found"
 	}
-	return providers.Result{Done: providers.Yes, Resource: s.Dir, Evidence: p.saw("%s %s", what, s.Dir)}
+	return resource.Result{Outcome: resource.Done, Resource: s.Dir, Evidence: p.saw("%s %s", what, s.Dir)}
 }
 
 // Observe looks for the directory, for what an interrupted making or ending has left, and for processes of the session.
-func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Observation {
 	if endpoint, err := p.Endpoint(ctx, providers.Definition{}); err != nil || endpoint != in.Endpoint {
-		return providers.Observation{Err: fmt.Errorf("it was made on %q, and this is %q", in.Endpoint, endpoint)}
+		return resource.Observation{Err: fmt.Errorf("it was made on %q, and this is %q", in.Endpoint, endpoint)}
 	}
 	s, id, err := read(in)
 	if err != nil {
-		return providers.Observation{Err: err}
+		return resource.Observation{Err: err}
 	}
 	at, err := sessiondir.Open(s.Dir, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p.absent(s)
 	}
 	if err != nil {
-		return providers.Observation{Err: err}
+		return resource.Observation{Err: err}
 	}
 	defer at.Close()
 	presence, err := at.Whose()
-	if presence == providers.Absent {
+	if presence == resource.Absent {
 		return p.absent(s)
 	}
-	return providers.Observation{Presence: presence, Resource: s.Dir, Err: err, Evidence: p.saw("%s is %s", s.Dir, presence)}
+	return resource.Observation{Presence: presence, Resource: s.Dir, Err: err, Evidence: p.saw("%s is %s", s.Dir, presence)}
 }
 
 // absent is said of a missing directory only where no process of the session is found either.
-func (p *Provider) absent(s spec) providers.Observation {
+func (p *Provider) absent(s spec) resource.Observation {
 	found, err := supervise.Remains(s.Mark)
 	if err != nil {
-		return providers.Observation{Err: err}
+		return resource.Observation{Err: err}
 	}
 	if len(found) > 0 {
-		return providers.Observation{
+		return resource.Observation{
 			Err:      fmt.Errorf("its directory is gone, but %s still lives", strings.Join(found, ", ")),
 			Evidence: p.saw("directory absent at %s; %s", s.Dir, strings.Join(found, ", ")),
 		}
 	}
-	return providers.Observation{
-		Presence: providers.Absent, Evidence: p.saw("directory absent at %s; no process and no control group of %s", s.Dir, s.Mark),
+	return resource.Observation{
+		Presence: resource.Absent, Evidence: p.saw("directory absent at %s; no process and no control group of %s", s.Dir, s.Mark),
 	}
 }
 
 // Delete ends everything that runs in the session, and only when that is certain removes its directory.
-func (p *Provider) Delete(ctx context.Context, in providers.Intent) providers.Result {
+func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Result {
 	if endpoint, err := p.Endpoint(ctx, providers.Definition{}); err != nil || endpoint != in.Endpoint {
-		return providers.Result{Done: providers.No, Err: fmt.Errorf("it was made on %q, and this is %q", in.Endpoint, endpoint)}
+		return resource.Result{Outcome: resource.NotDone, Err: fmt.Errorf("it was made on %q, and this is %q", in.Endpoint, endpoint)}
 	}
 	s, id, err := read(in)
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	at, err := sessiondir.Open(s.Dir, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return providers.Result{Done: providers.Yes, Evidence: p.saw("nothing at %s", filepath.Dir(s.Dir))}
+		return resource.Result{Outcome: resource.Done, Evidence: p.saw("nothing at %s", filepath.Dir(s.Dir))}
 	}
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	defer at.Close()
-	var evidence []providers.Evidence
-	if presence, _ := at.Whose(); presence == providers.Present {
+	var evidence []resource.Evidence
+	if presence, _ := at.Whose(); presence == resource.Present {
 		f := fence(ctx, p.launcher(), s.Dir)
 		evidence = p.saw("fenced by %s: sure %t %s", f.How, f.Sure, f.Why)
 		if !f.Sure {
-			return providers.Result{Done: providers.No, Evidence: evidence, Err: failure.New(failure.OutcomeUnknown,
+			return resource.Result{Outcome: resource.NotDone, Evidence: evidence, Err: failure.New(failure.OutcomeUnknown,
 				"it cannot be made sure that nothing of the session runs any more: %s", f.Why).WithField("survivors", f.Survivors)}
 		}
 	}
 	switch err := at.Remove(ctx); {
 	case failure.Is(err, failure.AlreadyExists), failure.Is(err, failure.Retained):
-		return providers.Result{Done: providers.No, Evidence: evidence, Err: err}
+		return resource.Result{Outcome: resource.NotDone, Evidence: evidence, Err: err}
 	case err != nil:
-		return providers.Result{Evidence: evidence, Err: err}
+		return resource.Result{Evidence: evidence, Err: err}
 	}
-	return providers.Result{Done: providers.Yes, Evidence: append(evidence, p.saw("removed %s", s.Dir)...)}
+	return resource.Result{Outcome: resource.Done, Evidence: append(evidence, p.saw("removed %s", s.Dir)...)}
 }
 
 // fence ends what the supervisors of a session's directory may still own.
@@ -137,6 +138,6 @@ func fence(ctx context.Context, l supervise.Launcher, dir string) supervise.Fenc
 	return supervise.FenceAll(ctx, l, ops)
 }
 
-func (p *Provider) saw(format string, args ...any) []providers.Evidence {
-	return []providers.Evidence{{At: p.now().UTC(), What: fmt.Sprintf(format, args...)}}
+func (p *Provider) saw(format string, args ...any) []resource.Evidence {
+	return []resource.Evidence{{At: p.now().UTC(), What: fmt.Sprintf(format, args...)}}
 }

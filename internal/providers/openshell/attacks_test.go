@@ -11,7 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
@@ -158,10 +158,10 @@ chmod 000 /sandbox/home /sandbox/ops; touch /sandbox/work/done`)
 	b = b.another()
 	_, err := b.Enter(bounded(t), in, coding)
 	must(t, err)
-	if r := b.Delete(bounded(t), in); r.Done != providers.Yes {
+	if r := b.Delete(bounded(t), in); r.Outcome != resource.Done {
 		t.Errorf("%+v", r)
 	}
-	if o := b.Observe(bounded(t), in); o.Presence != providers.Absent {
+	if o := b.Observe(bounded(t), in); o.Presence != resource.Absent {
 		t.Errorf("%+v", o)
 	}
 	if _, err := os.Lstat(filepath.Join(outside, "kept")); err != nil {

@@ -18,8 +18,8 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -58,18 +58,18 @@ func (x box) command(argv, env []string, stdin []byte) client.Command {
 	return client.Command{Argv: argv, Env: env, Dir: policy.Root, Stdin: stdin}
 }
 
-func (x box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, providers.Done, error) {
+func (x box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, resource.Outcome, error) {
 	code, done, err := x.b.l.g.Exec(ctx, x.b.l.in.Resource, x.command(c.Argv, c.Env, c.Stdin), stdout, stderr)
 	crash.Point("openshell/after-exec")
 	return code, done, err
 }
 
 // Open starts a supervisor.
-func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pipe, providers.Done, error) {
+func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pipe, resource.Outcome, error) {
 	if len(spec) > largest {
 		var err error
 		if argv, err = x.upload(ctx, argv, spec); err != nil {
-			return supervise.Pipe{}, providers.No, err
+			return supervise.Pipe{}, resource.NotDone, err
 		}
 		spec = nil
 	}
@@ -81,17 +81,17 @@ func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pi
 
 // begin starts what is to run on, and returns when it has said its first word, or when it is known that it will say none. The
 // connection can be closed then: what runs in a sandbox does not end with it.
-func (x box) begin(ctx context.Context, argv []string, stdin []byte) (supervise.Pipe, providers.Done, error) {
+func (x box) begin(ctx context.Context, argv []string, stdin []byte) (supervise.Pipe, resource.Outcome, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r, w := io.Pipe()
 	out := &spoken{w: w, first: make(chan struct{})}
 	exited, over := make(chan struct{}), make(chan struct{})
-	var done providers.Done
+	var done resource.Outcome
 	var err error
 	go func() {
 		defer close(over)
 		_, done, err = x.b.l.g.Exec(life, x.b.l.in.Resource, x.command(argv, x.b.at.Env, stdin), out, io.Discard)
-		if done == providers.Yes {
+		if done == resource.Done {
 			close(exited)
 		}
 		_ = w.CloseWithError(err) // nil is the end of the output
@@ -99,14 +99,14 @@ func (x box) begin(ctx context.Context, argv []string, stdin []byte) (supervise.
 	closing := func() { cancel(); _ = r.Close() }
 	select {
 	case <-over:
-		if done == providers.No {
+		if done == resource.NotDone {
 			closing()
 			return supervise.Pipe{}, done, err
 		}
 	case <-out.first:
 	case <-ctx.Done():
 	}
-	return supervise.Pipe{Out: r, Exited: exited, Close: closing}, providers.Yes, nil
+	return supervise.Pipe{Out: r, Exited: exited, Close: closing}, resource.Done, nil
 }
 
 // standby starts a supervisor that stands by, unless one does, and returns what it tells of the environment.
@@ -176,7 +176,7 @@ func (x box) End(ctx context.Context) supervise.Fenced {
 	crash.Point("openshell/before-end")
 	r := x.b.l.end(ctx)
 	crash.Point("openshell/after-end")
-	out := supervise.Fenced{Sure: r.Done == providers.Yes, How: supervise.HowSandbox, At: x.b.l.p.c.Now().UTC()}
+	out := supervise.Fenced{Sure: r.Outcome == resource.Done, How: supervise.HowSandbox, At: x.b.l.p.c.Now().UTC()}
 	if !out.Sure {
 		out.How, out.Later, out.Why = "", true, fmt.Sprintf("the sandbox %s could not be deleted: %v", x.b.l.in.Name, r.Err)
 	}
@@ -193,7 +193,7 @@ func (b *sandbox) began(ctx context.Context) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("the engine has %d containers of the sandbox", len(ours)+len(others))
 	}
 	got, presence, err := b.l.e.Inspect(ctx, ours[0].ID)
-	if presence != providers.Present || got.State == nil {
+	if presence != resource.Present || got.State == nil {
 		return time.Time{}, failure.Wrap(err, failure.NotReady, "look at the container of the sandbox")
 	}
 	return time.Parse(time.RFC3339Nano, got.State.StartedAt)

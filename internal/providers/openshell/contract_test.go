@@ -3,7 +3,7 @@ package openshell
 import (
 	"testing"
 
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/contract"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
@@ -13,7 +13,7 @@ func TestTheContractOfProviders(t *testing.T) {
 	w := newWorld(t, gateway.Options{})
 	k := w.worker()
 	contract.Hold(t, contract.Case{
-		Provider: k.Provider, Intent: func() providers.Intent { return w.intent() },
+		Provider: k.Provider, Intent: func() resource.Intent { return w.intent() },
 		Options: `{"id":"shell","gateway":"here","credentials":{"kind":"codex-subscription","provider":"codex"},"policy":{}}`,
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
@@ -72,7 +72,7 @@ func (l life) driver() (*claims.Driver, error) {
 	})
 	p.w.settle, p.w.stuck = 50*time.Millisecond, 50*time.Millisecond
 	return claims.NewDriver(claims.Options{
-		Store: s, Now: time.Now, Owner: s.ID, Resources: func(claims.Kind, string) (providers.Resources, bool) { return p, true },
+		Store: s, Now: time.Now, Owner: s.ID, Resources: func(claims.Kind, string) (resource.Manager, bool) { return p, true },
 	}), nil
 }
 
@@ -118,7 +118,7 @@ func (w *world) life(op string) life {
 		Home: filepath.Join(w.dir, "home-"+op), Config: w.config, Socket: w.engine.Endpoint().Host,
 		Request: claims.Request{
 			ID: id, Kind: claims.KindSession, Provider: Kind, Run: "r1", Operation: op, Image: image,
-			Intent: providers.Intent{Name: client.Name(id), Endpoint: w.endpoint, Spec: in.Spec},
+			Intent: resource.Intent{Name: client.Name(id), Endpoint: w.endpoint, Spec: in.Spec},
 		},
 	}
 }
@@ -179,7 +179,7 @@ func (w *world) goesOn(l life, point string, resume bool) error {
 	if err != nil {
 		return err
 	}
-	of := providers.Intent{Claim: l.Request.ID}
+	of := resource.Intent{Claim: l.Request.ID}
 	asked := point == "openshell/after-note#1" || point == "openshell/before-create#1" // for all that can be known
 	if rows, containers := w.there(of); rows > 1 || containers > 1 || begun && !c.Outstanding() && rows+containers > 0 {
 		return fmt.Errorf("it is %s, with %d rows and %d containers", c.State, rows, containers)

@@ -19,7 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
@@ -28,25 +28,25 @@ func TestEveryFaultOfADelete(t *testing.T) {
 	for name, c := range map[string]struct {
 		call  string
 		fault func(g *gateway.Gateway) gateway.Fault
-		want  providers.Presence // after Delete
+		want  resource.Presence // after Delete
 	}{
-		"request lost":      {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseRequest() }, providers.Present},
-		"reply lost":        {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, providers.Absent},
-		"delayed":           {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Delay(20 * time.Millisecond) }, providers.Absent},
-		"unavailable":       {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Unavailable, "x") }, providers.Present},
-		"aborted":           {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Aborted, "x") }, providers.Present},
-		"the driver failed": {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Internal, "delete sandbox failed: x") }, providers.Present},
+		"request lost":      {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseRequest() }, resource.Present},
+		"reply lost":        {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, resource.Absent},
+		"delayed":           {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Delay(20 * time.Millisecond) }, resource.Absent},
+		"unavailable":       {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Unavailable, "x") }, resource.Present},
+		"aborted":           {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Aborted, "x") }, resource.Present},
+		"the driver failed": {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Internal, "delete sandbox failed: x") }, resource.Present},
 		"no workspace": {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault {
 			return gateway.Fail(codes.NotFound, "workspace 'default' not found")
-		}, providers.Present},
-		"forgotten":              {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.ForgetDelete() }, providers.Present},
-		"killed before":          {"DeleteSandbox", func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, providers.Present},
-		"killed with a row":      {gateway.Removing, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, providers.Present},
-		"killed, container gone": {gateway.Vanishing, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, providers.Residue},
+		}, resource.Present},
+		"forgotten":              {"DeleteSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.ForgetDelete() }, resource.Present},
+		"killed before":          {"DeleteSandbox", func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, resource.Present},
+		"killed with a row":      {gateway.Removing, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, resource.Present},
+		"killed, container gone": {gateway.Vanishing, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, resource.Residue},
 		"no workspace for a look": {"GetSandbox", func(*gateway.Gateway) gateway.Fault {
 			return gateway.Fail(codes.NotFound, "workspace 'default' not found")
-		}, providers.Present},
-		"looks lost": {"GetSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, providers.Present},
+		}, resource.Present},
+		"looks lost": {"GetSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, resource.Present},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,17 +56,17 @@ func TestEveryFaultOfADelete(t *testing.T) {
 			w.g.Fault(c.call, c.fault(w.g))
 			r := k.Delete(bounded(t), in)
 			rows, containers := w.there(in)
-			if r.Done == providers.Yes && rows+containers > 0 && c.want != providers.Residue {
+			if r.Outcome == resource.Done && rows+containers > 0 && c.want != resource.Residue {
 				t.Errorf("done, with %d rows and %d containers", rows, containers)
 			}
 			w.g.Start()
 			w.g.Faultless()
-			if c.want == providers.Absent { // where the reply was lost, it goes on without us
+			if c.want == resource.Absent { // where the reply was lost, it goes on without us
 				eventually(t, "it is gone", func() bool { rows, containers := w.there(in); return rows+containers == 0 })
 			}
 			o := k.Observe(bounded(t), in)
-			if _, err := os.Lstat(w.sessionDir(in)); err == nil && c.want != providers.Present {
-				if o.Presence != providers.Present {
+			if _, err := os.Lstat(w.sessionDir(in)); err == nil && c.want != resource.Present {
+				if o.Presence != resource.Present {
 					t.Errorf("with its directory it is %v: %v", o.Presence, o.Err)
 				}
 			} else if o.Presence != c.want {
@@ -74,10 +74,10 @@ func TestEveryFaultOfADelete(t *testing.T) {
 			}
 			// Asked again, it ends.
 			r = k.Delete(bounded(t), in)
-			if o = k.Observe(bounded(t), in); o.Presence == providers.Residue {
+			if o = k.Observe(bounded(t), in); o.Presence == resource.Residue {
 				w.g.Reconcile()
-			} else if r.Done != providers.Yes {
-				t.Errorf("again: %v %v", r.Done, r.Err)
+			} else if r.Outcome != resource.Done {
+				t.Errorf("again: %v %v", r.Outcome, r.Err)
 			}
 			w.ended(k, in)
 		})
@@ -91,16 +91,16 @@ func TestEveryFaultOfALook(t *testing.T) {
 	k := w.worker()
 	in := w.made(k, w.intent())
 	gone := w.made(k, w.intent())
-	if r := k.Delete(bounded(t), gone); r.Done != providers.Yes {
+	if r := k.Delete(bounded(t), gone); r.Outcome != resource.Done {
 		t.Fatal(r.Err)
 	}
 	for name, f := range map[string]gateway.Fault{
 		"request lost": gateway.LoseRequest(), "reply lost": gateway.LoseReply(), "internal": gateway.Fail(codes.Internal, "x"), "denied": gateway.Fail(codes.PermissionDenied, "x"),
 		"no workspace": gateway.Fail(codes.NotFound, "workspace 'default' not found"), "no word": gateway.Fail(codes.NotFound, ""), "no call": gateway.Fail(codes.Unimplemented, "x"),
 	} {
-		for _, one := range []providers.Intent{in, gone} {
+		for _, one := range []resource.Intent{in, gone} {
 			w.g.Fault("GetSandbox", f)
-			if o := k.Observe(bounded(t), one); o.Presence != providers.Unseen || o.Err == nil {
+			if o := k.Observe(bounded(t), one); o.Presence != resource.Unobserved || o.Err == nil {
 				t.Errorf("%s: %v %v", name, o.Presence, o.Err)
 			}
 		}
@@ -110,16 +110,16 @@ func TestEveryFaultOfALook(t *testing.T) {
 		}
 	}
 	w.g.Kill()
-	for _, one := range []providers.Intent{in, gone} {
-		if o := k.Observe(bounded(t), one); o.Presence != providers.Unseen {
+	for _, one := range []resource.Intent{in, gone} {
+		if o := k.Observe(bounded(t), one); o.Presence != resource.Unobserved {
 			t.Errorf("without a gateway: %v", o.Presence)
 		}
 	}
 	w.g.Start()
-	eventually(t, "it is ready again", func() bool { return k.Observe(bounded(t), in).Presence == providers.Present })
+	eventually(t, "it is ready again", func() bool { return k.Observe(bounded(t), in).Presence == resource.Present })
 	w.ended(k, gone)
-	if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), in); r.Outcome != resource.Done {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	w.ended(k, in)
 }
@@ -127,14 +127,14 @@ func TestEveryFaultOfALook(t *testing.T) {
 // A deletion that overtakes a creation leaves a container that the gateway knows nothing of.
 func TestAnOrphanIsOursByItsIdentity(t *testing.T) {
 	t.Parallel()
-	for name, one := range map[string]func(k *worker, in providers.Intent) providers.Result{
-		"alone": func(k *worker, in providers.Intent) providers.Result { return k.Delete(bounded(k.w.t), in) },
-		"in a sweep": func(k *worker, in providers.Intent) providers.Result {
+	for name, one := range map[string]func(k *worker, in resource.Intent) resource.Result{
+		"alone": func(k *worker, in resource.Intent) resource.Result { return k.Delete(bounded(k.w.t), in) },
+		"in a sweep": func(k *worker, in resource.Intent) resource.Result {
 			there, err := k.List(bounded(k.w.t), in)
 			if err != nil || len(there) != 1 || there[0].Resource != in.Resource || there[0].Claim != in.Claim || there[0].Name != client.Name(in.Claim) {
 				k.w.t.Errorf("%+v %v", there, err)
 			}
-			return k.DeleteAll(bounded(k.w.t), []providers.Intent{in}, there, 8)[0].Result
+			return k.DeleteAll(bounded(k.w.t), []resource.Intent{in}, there, 8)[0].Result
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestAnOrphanIsOursByItsIdentity(t *testing.T) {
 			landing := make(chan struct{})
 			w.g.Fault(gateway.Landing, gateway.Before(func() { <-landing }))
 			w.g.Fault("CreateSandbox", gateway.LoseReply())
-			if r := k.Create(bounded(t), in); r.Done != providers.Unknown {
-				t.Fatal(r.Done)
+			if r := k.Create(bounded(t), in); r.Outcome != resource.Unknown {
+				t.Fatal(r.Outcome)
 			}
 			g, err := k.gateway(bounded(t), here)
 			must(t, err)
@@ -157,11 +157,11 @@ func TestAnOrphanIsOursByItsIdentity(t *testing.T) {
 			must(t, err)
 			close(landing)
 			eventually(t, "its container has landed", func() bool { rows, containers := w.there(in); return rows == 0 && containers == 1 })
-			if o := k.Observe(bounded(t), in); o.Presence != providers.Present {
+			if o := k.Observe(bounded(t), in); o.Presence != resource.Present {
 				t.Errorf("%v %v", o.Presence, o.Err)
 			}
-			if r := one(k, in); r.Done != providers.Yes {
-				t.Errorf("%v %v", r.Done, r.Err)
+			if r := one(k, in); r.Outcome != resource.Done {
+				t.Errorf("%v %v", r.Outcome, r.Err)
 			}
 			w.ended(k, in)
 		})
@@ -176,15 +176,15 @@ func TestADeletionWaitsForTheContainer(t *testing.T) {
 	in := w.intent()
 	w.g.Fault(gateway.Landing, gateway.Delay(50*time.Millisecond))
 	w.g.Fault("CreateSandbox", gateway.LoseReply())
-	if r := k.Create(bounded(t), in); r.Done != providers.Unknown {
-		t.Fatal(r.Done)
+	if r := k.Create(bounded(t), in); r.Outcome != resource.Unknown {
+		t.Fatal(r.Outcome)
 	}
 	o := k.Observe(bounded(t), in)
-	if in.Resource = o.Resource; o.Presence != providers.Present {
+	if in.Resource = o.Resource; o.Presence != resource.Present {
 		t.Fatalf("%v %v", o.Presence, o.Err)
 	}
-	if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), in); r.Outcome != resource.Done {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	w.ended(k, in)
 }
@@ -194,7 +194,7 @@ func TestAThousandSessionsAreEndedTogether(t *testing.T) {
 	w := newWorld(t, gateway.Options{})
 	k := w.worker()
 	const n = 1000
-	list := make([]providers.Intent, n)
+	list := make([]resource.Intent, n)
 	for i := range list {
 		list[i] = w.intent()
 	}
@@ -206,8 +206,8 @@ func TestAThousandSessionsAreEndedTogether(t *testing.T) {
 	for i := range list {
 		making.Go(func() error {
 			r := k.Create(bounded(t), list[i])
-			if list[i].Resource = r.Resource; r.Done != providers.Yes {
-				return fmt.Errorf("%v: %w", r.Done, r.Err)
+			if list[i].Resource = r.Resource; r.Outcome != resource.Done {
+				return fmt.Errorf("%v: %w", r.Outcome, r.Err)
 			}
 			return nil
 		})
@@ -224,8 +224,8 @@ func TestAThousandSessionsAreEndedTogether(t *testing.T) {
 	most := atATime(w.g, atOnce)
 	before = w.g.Calls()
 	for i, e := range k.DeleteAll(bounded(t), list, there, 4) {
-		if e.Observation.Presence != providers.Absent || e.Result.Done != providers.Yes {
-			t.Fatalf("%d: %v %v %v", i, e.Result.Done, e.Observation.Presence, e.Observation.Err)
+		if e.Observation.Presence != resource.Absent || e.Result.Outcome != resource.Done {
+			t.Fatalf("%d: %v %v %v", i, e.Result.Outcome, e.Observation.Presence, e.Observation.Err)
 		}
 	}
 	asked := w.g.Calls()
@@ -240,10 +240,10 @@ func TestAThousandSessionsAreEndedTogether(t *testing.T) {
 	if !maps.Equal(asked, map[string]int{"DeleteSandbox": n}) || lists < 3 || lists > 20 || most() != atOnce {
 		t.Errorf("%v and %d lists; %d deletions at a time", asked, lists, most())
 	}
-	for _, in := range []providers.Intent{list[0], list[n-1]} {
+	for _, in := range []resource.Intent{list[0], list[n-1]} {
 		w.ended(k, in)
 	}
-	if o := k.Observe(bounded(t), stranger); o.Presence != providers.Present {
+	if o := k.Observe(bounded(t), stranger); o.Presence != resource.Present {
 		t.Errorf("the stranger is %v", o.Presence)
 	}
 }
@@ -281,15 +281,15 @@ func TestASweepOfWhatIsStuckAndOfAGatewayThatGoes(t *testing.T) {
 	there, err := k.List(bounded(t), a)
 	must(t, err)
 	w.g.Fault(gateway.Vanishing, gateway.Before(w.g.Kill))
-	for _, e := range k.DeleteAll(bounded(t), []providers.Intent{a}, there, 8) {
-		if e.Observation.Presence == providers.Absent {
+	for _, e := range k.DeleteAll(bounded(t), []resource.Intent{a}, there, 8) {
+		if e.Observation.Presence == resource.Absent {
 			t.Errorf("%+v", e)
 		}
 	}
 	w.g.Start()
 	for range 2 {
 		eventually(t, "it is listed", func() bool { there, err = k.List(bounded(t), a); return err == nil })
-		if e := k.DeleteAll(bounded(t), []providers.Intent{a}, there, 8)[0]; e.Observation.Presence != providers.Residue {
+		if e := k.DeleteAll(bounded(t), []resource.Intent{a}, there, 8)[0]; e.Observation.Presence != resource.Residue {
 			t.Errorf("%v %v", e.Observation.Presence, e.Observation.Err)
 		}
 	}
@@ -297,14 +297,14 @@ func TestASweepOfWhatIsStuckAndOfAGatewayThatGoes(t *testing.T) {
 	w.ended(k, a)
 	// What is not asked for any more stays.
 	w.g.Kill()
-	for _, e := range k.DeleteAll(bounded(t), []providers.Intent{b}, there, 8) {
-		if e.Observation.Presence != providers.Unseen || e.Observation.Err == nil {
+	for _, e := range k.DeleteAll(bounded(t), []resource.Intent{b}, there, 8) {
+		if e.Observation.Presence != resource.Unobserved || e.Observation.Err == nil {
 			t.Errorf("%+v", e)
 		}
 	}
 	w.g.Start()
-	if r := k.Delete(bounded(t), b); r.Done != providers.Yes {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), b); r.Outcome != resource.Done {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	w.ended(k, b)
 }
@@ -319,15 +319,15 @@ func TestASweepWithAnIntentThatCannotBeRead(t *testing.T) {
 	broken.Spec = []byte("{")
 	there, err := k.List(bounded(t), good)
 	must(t, err)
-	out := k.DeleteAll(bounded(t), []providers.Intent{broken, good}, there, 4)
-	if out[0].Observation.Err == nil || out[0].Result.Done == providers.Yes {
+	out := k.DeleteAll(bounded(t), []resource.Intent{broken, good}, there, 4)
+	if out[0].Observation.Err == nil || out[0].Result.Outcome == resource.Done {
 		t.Errorf("%+v", out[0])
 	}
-	if out[1].Observation.Presence != providers.Absent {
+	if out[1].Observation.Presence != resource.Absent {
 		t.Errorf("%+v", out[1])
 	}
 	broken.Spec = whole
-	if r := k.Delete(bounded(t), broken); r.Done != providers.Yes {
+	if r := k.Delete(bounded(t), broken); r.Outcome != resource.Done {
 		t.Errorf("%+v", r)
 	}
 }
@@ -355,8 +355,8 @@ func TestASweepOfEveryPhase(t *testing.T) {
 	w.g.Fault(gateway.Landing, gateway.Before(func() { <-landing }))
 	w.g.Fault("CreateSandbox", gateway.LoseReply())
 	coming := w.intent()
-	if r := k.Create(bounded(t), coming); r.Done != providers.Unknown {
-		t.Fatalf("%v %v", r.Done, r.Err)
+	if r := k.Create(bounded(t), coming); r.Outcome != resource.Unknown {
+		t.Fatalf("%v %v", r.Outcome, r.Err)
 	}
 	g, err := k.gateway(bounded(t), here)
 	must(t, err)
@@ -371,9 +371,9 @@ func TestASweepOfEveryPhase(t *testing.T) {
 	}
 	early := make(chan int, 1)
 	time.AfterFunc(50*time.Millisecond, func() { early <- w.g.Calls()["DeleteSandbox"]; close(landing) })
-	for _, in := range []providers.Intent{coming, dead} {
-		if e := k.DeleteAll(bounded(t), []providers.Intent{in}, there, 8)[0]; e.Observation.Presence != providers.Absent || e.Result.Done != providers.Yes {
-			t.Errorf("%v %v %v", e.Result.Done, e.Observation.Presence, e.Observation.Err)
+	for _, in := range []resource.Intent{coming, dead} {
+		if e := k.DeleteAll(bounded(t), []resource.Intent{in}, there, 8)[0]; e.Observation.Presence != resource.Absent || e.Result.Outcome != resource.Done {
+			t.Errorf("%v %v %v", e.Result.Outcome, e.Observation.Presence, e.Observation.Err)
 		}
 		w.ended(k, in)
 	}
@@ -392,15 +392,15 @@ func TestASweepDoesNotTouchAnothersClaim(t *testing.T) {
 	in.Resource = other.Resource
 	there, err := k.List(bounded(t), other)
 	must(t, err)
-	e := k.DeleteAll(bounded(t), []providers.Intent{in}, there, 8)[0]
-	if e.Result.Done != providers.No || !failure.Is(e.Result.Err, failure.AlreadyExists) {
-		t.Errorf("%v %v", e.Result.Done, e.Result.Err)
+	e := k.DeleteAll(bounded(t), []resource.Intent{in}, there, 8)[0]
+	if e.Result.Outcome != resource.NotDone || !failure.Is(e.Result.Err, failure.AlreadyExists) {
+		t.Errorf("%v %v", e.Result.Outcome, e.Result.Err)
 	}
-	if n := w.g.Calls()["DeleteSandbox"]; n > 0 || k.Observe(bounded(t), other).Presence != providers.Present {
+	if n := w.g.Calls()["DeleteSandbox"]; n > 0 || k.Observe(bounded(t), other).Presence != resource.Present {
 		t.Errorf("%d deletions", n)
 	}
-	if r := k.Delete(bounded(t), other); r.Done != providers.Yes {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), other); r.Outcome != resource.Done {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 }
 
@@ -409,7 +409,7 @@ func TestASweepAtAGatewayThatDoesNotDelete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gateway.Options{})
 	k := w.worker()
-	list := make([]providers.Intent, 5*atOnce)
+	list := make([]resource.Intent, 5*atOnce)
 	for i := range list {
 		list[i] = w.made(k, w.intent())
 	}
@@ -417,8 +417,8 @@ func TestASweepAtAGatewayThatDoesNotDelete(t *testing.T) {
 	must(t, err)
 	w.g.Fault("DeleteSandbox", gateway.LoseRequest().Times(0))
 	for i, e := range k.DeleteAll(bounded(t), list, there, 1) {
-		if e.Result.Done == providers.Yes || e.Result.Err == nil || e.Observation.Presence != providers.Present {
-			t.Errorf("%d: %v %v, %v", i, e.Result.Done, e.Result.Err, e.Observation.Presence)
+		if e.Result.Outcome == resource.Done || e.Result.Err == nil || e.Observation.Presence != resource.Present {
+			t.Errorf("%d: %v %v, %v", i, e.Result.Outcome, e.Result.Err, e.Observation.Presence)
 		}
 	}
 	if n := w.g.Calls()["DeleteSandbox"]; n >= 2*atOnce {
@@ -426,7 +426,7 @@ func TestASweepAtAGatewayThatDoesNotDelete(t *testing.T) {
 	}
 	w.g.Faultless()
 	for i, e := range k.DeleteAll(bounded(t), list, there, 1) {
-		if e.Observation.Presence != providers.Absent {
+		if e.Observation.Presence != resource.Absent {
 			t.Errorf("%d: %v %v", i, e.Observation.Presence, e.Observation.Err)
 		}
 	}
@@ -443,8 +443,8 @@ func TestAMadeSandboxThatVanishes(t *testing.T) {
 	_, err = g.Delete(bounded(t), client.Name(in.Claim))
 	must(t, err)
 	eventually(t, "it is gone", func() bool { rows, containers := w.there(in); return rows+containers == 0 })
-	if r := k.Resolve(bounded(t), in); r.Done != providers.No || !failure.Is(r.Err, failure.SessionLost) {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Resolve(bounded(t), in); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.SessionLost) {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	if n := w.g.Calls()["CreateSandbox"]; n != 1 {
 		t.Errorf("%d creations", n)
@@ -459,7 +459,7 @@ func TestAContainerThatSomebodyRemoves(t *testing.T) {
 	k := w.worker()
 	in := w.made(k, w.intent())
 	for _, c := range w.g.InMemory() {
-		if done, err := w.engine.Remove(bounded(t), c.ID); done != providers.Yes {
+		if done, err := w.engine.Remove(bounded(t), c.ID); done != resource.Done {
 			t.Fatal(done, err)
 		}
 	}
@@ -470,8 +470,8 @@ func TestAContainerThatSomebodyRemoves(t *testing.T) {
 		t.Errorf("%v", n)
 	}
 	eventually(t, "it is gone", func() bool { rows, _ := w.there(in); return rows == 0 })
-	if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), in); r.Outcome != resource.Done {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	w.ended(k, in)
 }
@@ -535,11 +535,11 @@ func TestASweepAtAnotherEnginesSocket(t *testing.T) {
 	if list, err := listing.List(bounded(t), in); err == nil || !strings.Contains(err.Error(), "another engine answers") {
 		t.Errorf("%v %v", list, err)
 	}
-	if e := ending.DeleteAll(bounded(t), []providers.Intent{in}, there, 8)[0]; e.Observation.Presence != providers.Unseen || e.Observation.Err == nil || !strings.Contains(e.Observation.Err.Error(), "another engine answers") {
+	if e := ending.DeleteAll(bounded(t), []resource.Intent{in}, there, 8)[0]; e.Observation.Presence != resource.Unobserved || e.Observation.Err == nil || !strings.Contains(e.Observation.Err.Error(), "another engine answers") {
 		t.Errorf("%v %v", e.Observation.Presence, e.Observation.Err)
 	}
 	lead(w.g.Engine())
-	if e := through().DeleteAll(bounded(t), []providers.Intent{in}, there, 8)[0]; e.Observation.Presence != providers.Absent {
+	if e := through().DeleteAll(bounded(t), []resource.Intent{in}, there, 8)[0]; e.Observation.Presence != resource.Absent {
 		t.Errorf("%v %v", e.Observation.Presence, e.Observation.Err)
 	}
 	w.ended(w.worker(), in)

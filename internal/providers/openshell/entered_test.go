@@ -24,6 +24,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
@@ -83,45 +84,45 @@ func (b *boxes) another() *boxes {
 
 var coding = providers.Definition{Kind: Kind, ID: "secure-coding"} //nolint:gochecknoglobals // a constant
 
-func (b *boxes) open(readOnly bool) (providers.Intent, providers.Sandbox) {
+func (b *boxes) open(readOnly bool) (resource.Intent, providers.Sandbox) {
 	b.t.Helper()
 	in := b.w.intent(func(s *spec) {
 		s.Image, s.UID, s.GID, s.Binary, s.ReadOnly, s.Provider = b.image, os.Getuid(), os.Getgid(), testkit.Binary(b.t), readOnly, b.login
 	})
 	r := b.Create(bounded(b.t), in)
-	if r.Done != providers.Yes {
+	if r.Outcome != resource.Done {
 		b.t.Fatalf("%+v", r)
 	}
 	in.Resource = r.Resource
 	sb, err := b.Enter(bounded(b.t), in, coding)
 	must(b.t, err)
 	b.t.Cleanup(func() {
-		if r := b.another().Delete(context.Background(), in); r.Done != providers.Yes {
+		if r := b.another().Delete(context.Background(), in); r.Outcome != resource.Done {
 			b.t.Errorf("%+v", r)
 		}
 	})
 	return in, sb
 }
 
-func ops(t testing.TB, in providers.Intent, name string) string {
+func ops(t testing.TB, in resource.Intent, name string) string {
 	t.Helper()
 	s, err := read(in)
 	must(t, err)
 	return filepath.Join(s.Dir, sessiondir.Ops, name)
 }
 
-func specOf(in providers.Intent, sb providers.Sandbox, name string, argv ...string) supervise.Spec {
+func specOf(in resource.Intent, sb providers.Sandbox, name string, argv ...string) supervise.Spec {
 	return supervise.Spec{Argv: argv, Env: sb.BaseEnv(), Dir: sb.Workdir(), Mark: supervise.Mark(in.Claim, name), MaxOutput: 1 << 20, Grace: time.Second}
 }
 
-func (b *boxes) start(in providers.Intent, sb providers.Sandbox, name, script string) *supervise.Process {
+func (b *boxes) start(in resource.Intent, sb providers.Sandbox, name, script string) *supervise.Process {
 	b.t.Helper()
 	p, err := supervise.Start(bounded(b.t), sb.Launcher(), ops(b.t, in, name), specOf(in, sb, name, "bash", "-c", script))
 	must(b.t, err)
 	return p
 }
 
-func (b *boxes) run(in providers.Intent, sb providers.Sandbox, name, script string) (string, int) {
+func (b *boxes) run(in resource.Intent, sb providers.Sandbox, name, script string) (string, int) {
 	b.t.Helper()
 	return b.ended(b.start(in, sb, name, script))
 }
@@ -143,7 +144,7 @@ func (b *boxes) says(p *supervise.Process, what string) {
 }
 
 // refused makes sure that a session can only be closed.
-func (b *boxes) refused(in providers.Intent) {
+func (b *boxes) refused(in resource.Intent) {
 	b.t.Helper()
 	eventually(b.t, "the session is lost", func() bool {
 		_, err := b.Enter(bounded(b.t), in, coding)
@@ -151,7 +152,7 @@ func (b *boxes) refused(in providers.Intent) {
 	})
 }
 
-func (b *boxes) containers(in providers.Intent) int {
+func (b *boxes) containers(in resource.Intent) int {
 	b.t.Helper()
 	_, n := b.w.there(in)
 	return n
@@ -381,7 +382,7 @@ func TestSandboxOutlivesItsGateway(t *testing.T) {
 	b.w.g.Restart()
 	g, err := b.gateway(bounded(t), here)
 	must(t, err)
-	eventually(t, "there is a connection again", func() bool { _, presence, _ := g.Get(bounded(t), in.Name); return presence == providers.Present })
+	eventually(t, "there is a connection again", func() bool { _, presence, _ := g.Get(bounded(t), in.Name); return presence == resource.Present })
 	must(t, sb.Place(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
 	next := b.another()
 	again, err := next.Enter(bounded(t), in, coding)

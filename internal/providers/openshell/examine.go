@@ -19,6 +19,7 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 var _ providers.Examining = (*Provider)(nil)
@@ -148,9 +149,9 @@ func (p *Provider) held(ctx context.Context, g *client.Gateway, def providers.De
 	provision := "laufwerk provision openshell --target " + failure.Quote(def.ID)
 	got, presence, err := g.Provider(ctx, name)
 	switch {
-	case presence == providers.Absent:
+	case presence == resource.Absent:
 		return nil, []error{failure.New(failure.NotReady, "the gateway %q has no provider %q, which holds the login of the target %q", alias, name, def.ID).WithHint("%s", provision)}
-	case presence != providers.Present:
+	case presence != resource.Present:
 		return nil, []error{failure.Wrap(err, failure.NotReady, "look at the provider %q of the gateway %q", name, alias)}
 	case got.GetType() != client.CodexProfile:
 		return got, []error{failure.New(failure.NotReady, "the provider %q of the gateway %q is of type %q, and not %s: the rules of that type do not let Codex of the prepared image use it", name, alias, got.GetType(), client.CodexProfile).
@@ -176,9 +177,9 @@ func (p *Provider) held(ctx context.Context, g *client.Gateway, def providers.De
 	}
 	profile, presence, err := g.Profile(ctx, client.CodexProfile)
 	switch {
-	case presence == providers.Absent:
+	case presence == resource.Absent:
 		out = append(out, failure.New(failure.NotReady, "the gateway %q has no profile %s", alias, client.CodexProfile).WithHint("%s", provision))
-	case presence != providers.Present:
+	case presence != resource.Present:
 		out = append(out, failure.Wrap(err, failure.NotReady, "look at the profile %s of the gateway %q", client.CodexProfile, alias))
 	case !slices.ContainsFunc(profile.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == client.CodexBinaries }):
 		out = append(out, failure.New(failure.NotReady, "the profile %s of the gateway %q does not name %s, where Codex is in prepared images", client.CodexProfile, alias, client.CodexBinaries).
@@ -210,7 +211,7 @@ func keys(h *wire.Provider) (out []string) {
 }
 
 // Probe asks our own program in the sandbox who it is.
-func (p *Provider) Probe(providers.Intent, providers.Definition) providers.Probe {
+func (p *Provider) Probe(resource.Intent, providers.Definition) providers.Probe {
 	return providers.Probe{Argv: inside.Probe(), Read: func(stdout []byte) []checks.Check {
 		got, err := inside.ReadProbe(stdout)
 		if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
 // intend is an intent for a sandbox that is a container.
-func (b *boxes) intend(change ...func(s *spec)) providers.Intent {
+func (b *boxes) intend(change ...func(s *spec)) resource.Intent {
 	return b.w.intent(append([]func(s *spec){func(s *spec) {
 		s.Image, s.UID, s.GID, s.Binary = b.image, os.Getuid(), os.Getgid(), testkit.Binary(b.t)
 	}}, change...)...)
@@ -29,8 +29,8 @@ func TestSandboxIsWhatWasAskedFor(t *testing.T) {
 	b := newBoxes(t)
 	in := b.w.made(b.worker, b.intend(func(s *spec) { s.ReadOnly, s.Resources = true, targets.Resources{CPUs: 0.5, MemoryBytes: 256 << 20} }))
 	defer func() {
-		if r := b.Delete(bounded(t), in); r.Done != providers.Yes {
-			t.Errorf("%v %v", r.Done, r.Err)
+		if r := b.Delete(bounded(t), in); r.Outcome != resource.Done {
+			t.Errorf("%v %v", r.Outcome, r.Err)
 		}
 		b.w.ended(b.worker, in)
 	}()
@@ -43,21 +43,21 @@ func TestSandboxIsWhatWasAskedFor(t *testing.T) {
 	if err := b.verified(bounded(t), l.g, l.e, in, s, f.sandbox); err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(s *spec, in *providers.Intent){
-		"another workspace": func(s *spec, _ *providers.Intent) { s.Workspace = filepath.Dir(s.Workspace) },
-		"another home":      func(s *spec, _ *providers.Intent) { s.Dir += "x" },
-		"another access":    func(s *spec, _ *providers.Intent) { s.ReadOnly = false },
-		"another binary":    func(s *spec, _ *providers.Intent) { s.Binary = "/bin/sh" },
-		"another user":      func(s *spec, _ *providers.Intent) { s.UID++ },
-		"another group":     func(s *spec, _ *providers.Intent) { s.GID++ },
-		"another image":     func(s *spec, _ *providers.Intent) { s.Image = image },
-		"less memory":       func(s *spec, _ *providers.Intent) { s.Resources.MemoryBytes-- },
-		"no memory limit":   func(s *spec, _ *providers.Intent) { s.Resources.MemoryBytes = 0 },
-		"more cores":        func(s *spec, _ *providers.Intent) { s.Resources.CPUs = 0.501 },
-		"with credentials":  func(s *spec, _ *providers.Intent) { s.Provider = "p" },
-		"another run":       func(_ *spec, in *providers.Intent) { in.Run = "r2" },
-		"another owner":     func(_ *spec, in *providers.Intent) { in.Owner = "store-2" },
-		"another id":        func(_ *spec, in *providers.Intent) { in.Resource = "00000000-0000-4000-8000-000000000000" },
+	for name, change := range map[string]func(s *spec, in *resource.Intent){
+		"another workspace": func(s *spec, _ *resource.Intent) { s.Workspace = filepath.Dir(s.Workspace) },
+		"another home":      func(s *spec, _ *resource.Intent) { s.Dir += "x" },
+		"another access":    func(s *spec, _ *resource.Intent) { s.ReadOnly = false },
+		"another binary":    func(s *spec, _ *resource.Intent) { s.Binary = "/bin/sh" },
+		"another user":      func(s *spec, _ *resource.Intent) { s.UID++ },
+		"another group":     func(s *spec, _ *resource.Intent) { s.GID++ },
+		"another image":     func(s *spec, _ *resource.Intent) { s.Image = image },
+		"less memory":       func(s *spec, _ *resource.Intent) { s.Resources.MemoryBytes-- },
+		"no memory limit":   func(s *spec, _ *resource.Intent) { s.Resources.MemoryBytes = 0 },
+		"more cores":        func(s *spec, _ *resource.Intent) { s.Resources.CPUs = 0.501 },
+		"with credentials":  func(s *spec, _ *resource.Intent) { s.Provider = "p" },
+		"another run":       func(_ *spec, in *resource.Intent) { in.Run = "r2" },
+		"another owner":     func(_ *spec, in *resource.Intent) { in.Owner = "store-2" },
+		"another id":        func(_ *spec, in *resource.Intent) { in.Resource = "00000000-0000-4000-8000-000000000000" },
 	} {
 		s, in := s, in
 		change(&s, &in)
@@ -94,22 +94,22 @@ func TestSandboxIsFoundAndEndedOnAnEngine(t *testing.T) {
 		in := b.intend()
 		r, _ := b.w.outcome(k.worker, in)
 		rows, containers := b.w.there(in)
-		if r.Done == providers.Unknown || rows != containers || rows > 1 || (r.Done == providers.Yes) != (rows == 1) {
-			t.Errorf("%s: %v with %d rows and %d containers: %v", name, r.Done, rows, containers, r.Err)
+		if r.Outcome == resource.Unknown || rows != containers || rows > 1 || (r.Outcome == resource.Done) != (rows == 1) {
+			t.Errorf("%s: %v with %d rows and %d containers: %v", name, r.Outcome, rows, containers, r.Err)
 		}
-		if in.Resource = r.Resource; r.Done == providers.Yes {
+		if in.Resource = r.Resource; r.Outcome == resource.Done {
 			residue := false
 			eventually(t, name+": it is gone", func() bool { // while a gateway starts again, a look and a deletion fail
 				_ = k.Delete(bounded(t), in)
 				o := k.Observe(bounded(t), in)
-				if o.Presence == providers.Residue {
+				if o.Presence == resource.Residue {
 					residue = true
 					if rows, containers := b.w.there(in); rows != 1 || containers != 0 {
 						t.Errorf("%s: residue is %d rows and %d containers", name, rows, containers)
 					}
 					g.Reconcile()
 				}
-				return o.Presence == providers.Absent
+				return o.Presence == resource.Absent
 			})
 			if residue != (name == "killed with the row" || name == "killed with the container") {
 				t.Errorf("%s: residue: %v", name, residue)
@@ -128,8 +128,8 @@ func TestSandboxOrphansAreRemoved(t *testing.T) {
 	w.g.Fault(gateway.Landing, gateway.Before(func() { <-landing }))
 	w.g.Fault("CreateSandbox", gateway.LoseReply())
 	in := b.intend()
-	if r := b.Create(bounded(t), in); r.Done != providers.Unknown {
-		t.Fatal(r.Done)
+	if r := b.Create(bounded(t), in); r.Outcome != resource.Unknown {
+		t.Fatal(r.Outcome)
 	}
 	g, err := b.gateway(bounded(t), here)
 	must(t, err)
@@ -145,15 +145,15 @@ func TestSandboxOrphansAreRemoved(t *testing.T) {
 		t.Errorf("%+v %v", there, err)
 	}
 	// It is none of the Docker target's, which has the same engine and the same store.
-	list, err := owned.List(bounded(t), w.engine, providers.Intent{Owner: w.owner})
+	list, err := owned.List(bounded(t), w.engine, resource.Intent{Owner: w.owner})
 	if err != nil || len(list) != 0 {
 		t.Errorf("%+v %v", list, err)
 	}
 	other := w.made(b.worker, b.intend())
 	there, err = b.List(bounded(t), in)
 	must(t, err)
-	for i, e := range b.DeleteAll(bounded(t), []providers.Intent{in, other}, there, 8) {
-		if e.Observation.Presence != providers.Absent {
+	for i, e := range b.DeleteAll(bounded(t), []resource.Intent{in, other}, there, 8) {
+		if e.Observation.Presence != resource.Absent {
 			t.Errorf("%d: %v %v", i, e.Observation.Presence, e.Observation.Err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // labelName is a label that a gateway gives to the containers of its sandboxes, as owned.LabelSandbox.
@@ -26,14 +26,14 @@ const skew = 5 * time.Second
 // look is where the sandbox of an intent is looked for: at its gateway, and on the engine that it runs on.
 type look struct {
 	p  *Provider
-	in providers.Intent
+	in resource.Intent
 	s  spec
 	g  *client.Gateway
 	e  *dockerengine.Engine
 }
 
 // reach gives both. That they answer is not known then.
-func (p *Provider) reach(ctx context.Context, in providers.Intent, s spec) (look, error) {
+func (p *Provider) reach(ctx context.Context, in resource.Intent, s spec) (look, error) {
 	g, err := p.gateway(ctx, in, s)
 	if err != nil {
 		return look{}, err
@@ -44,9 +44,9 @@ func (p *Provider) reach(ctx context.Context, in providers.Intent, s spec) (look
 
 // seen is what one look at the gateway brought.
 type seen struct {
-	presence providers.Presence
+	presence resource.Presence
 	sandbox  *wire.Sandbox
-	evidence []providers.Evidence
+	evidence []resource.Evidence
 	err      error // why nothing could be learned, or whose it is
 }
 
@@ -55,9 +55,9 @@ func (l look) find(ctx context.Context) seen {
 	name := client.Name(l.in.Claim)
 	got, presence, err := l.g.Get(ctx, name)
 	switch {
-	case presence == providers.Absent:
+	case presence == resource.Absent:
 		return seen{presence: presence, evidence: l.p.saw("the %s has no sandbox %s", l.in.Endpoint, name)}
-	case presence != providers.Present:
+	case presence != resource.Present:
 		return seen{err: cmp.Or(err, errUnseen)}
 	}
 	return l.whose(got)
@@ -68,7 +68,7 @@ func (l look) whose(got *wire.Sandbox) seen {
 	m := got.GetMetadata()
 	name := client.Name(l.in.Claim)
 	if l.in.Resource != "" && m.GetId() != l.in.Resource { // names are given once: ours has it no more
-		return seen{presence: providers.Absent, evidence: l.p.saw("the %s has no sandbox with the id %s; %s has the id %s now", l.in.Endpoint, l.in.Resource, name, m.GetId())}
+		return seen{presence: resource.Absent, evidence: l.p.saw("the %s has no sandbox with the id %s; %s has the id %s now", l.in.Endpoint, l.in.Resource, name, m.GetId())}
 	}
 	why := foreign(got, l.in)
 	if why == "" && l.in.Resource == "" {
@@ -76,16 +76,16 @@ func (l look) whose(got *wire.Sandbox) seen {
 	}
 	if why != "" {
 		return seen{
-			presence: providers.Foreign, sandbox: got, evidence: l.p.saw("a sandbox that is not ours has the name %s: %s", name, why),
+			presence: resource.NotOurs, sandbox: got, evidence: l.p.saw("a sandbox that is not ours has the name %s: %s", name, why),
 			err: failure.New(failure.AlreadyExists, "a sandbox that is not laufwerk's has the name %s at the gateway %q (%s), and was not touched", name, l.s.Gateway, why).
 				WithHint("openshell sandbox get %s --gateway %s", name, failure.Quote(l.s.Gateway)),
 		}
 	}
-	return seen{presence: providers.Present, sandbox: got, evidence: l.p.saw("the sandbox %s has the id %s, and is %s", name, m.GetId(), phase(got))}
+	return seen{presence: resource.Present, sandbox: got, evidence: l.p.saw("the sandbox %s has the id %s, and is %s", name, m.GetId(), phase(got))}
 }
 
 // foreign says why a sandbox does not belong to an intent, whatever its id is.
-func foreign(got *wire.Sandbox, in providers.Intent) string {
+func foreign(got *wire.Sandbox, in resource.Intent) string {
 	m := got.GetMetadata()
 	switch {
 	case m.GetId() == "":
@@ -101,7 +101,7 @@ func foreign(got *wire.Sandbox, in providers.Intent) string {
 }
 
 // strange says why a sandbox with our labels, whose id is not recorded, is not ours all the same.
-func strange(got *wire.Sandbox, in providers.Intent, s spec) string {
+func strange(got *wire.Sandbox, in resource.Intent, s spec) string {
 	switch {
 	case s.Image == "" || got.GetSpec().GetTemplate().GetImage() != s.Image:
 		return "it was made from another image"
@@ -127,7 +127,7 @@ func (l look) settled(ctx context.Context, was bool) seen {
 	flying := was && start.Sub(l.in.At) < time.Minute
 	for pause := l.p.pauses(); ; {
 		f := l.find(ctx)
-		if f.presence != providers.Absent || !flying || l.in.Resource != "" || l.p.c.Now().Sub(start) > l.p.w.settle || pause(ctx) != nil {
+		if f.presence != resource.Absent || !flying || l.in.Resource != "" || l.p.c.Now().Sub(start) > l.p.w.settle || pause(ctx) != nil {
 			return f
 		}
 	}
@@ -176,13 +176,13 @@ func (l look) same(ctx context.Context) error {
 }
 
 // observe looks at both: absent is what neither has.
-func (l look) observe(ctx context.Context) providers.Observation {
+func (l look) observe(ctx context.Context) resource.Observation {
 	f := l.find(ctx)
-	if f.presence == providers.Present && !deleting(f.sandbox) {
-		return providers.Observation{Presence: f.presence, Resource: f.sandbox.GetMetadata().GetId(), Evidence: f.evidence}
+	if f.presence == resource.Present && !deleting(f.sandbox) {
+		return resource.Observation{Presence: f.presence, Resource: f.sandbox.GetMetadata().GetId(), Evidence: f.evidence}
 	}
-	if f.presence != providers.Present && f.presence != providers.Absent {
-		return providers.Observation{Presence: f.presence, Err: f.err, Evidence: f.evidence}
+	if f.presence != resource.Present && f.presence != resource.Absent {
+		return resource.Observation{Presence: f.presence, Err: f.err, Evidence: f.evidence}
 	}
 	if l.in.Resource == "" {
 		l.in.Resource = f.sandbox.GetMetadata().GetId()
@@ -195,15 +195,15 @@ func (l look) observe(ctx context.Context) providers.Observation {
 }
 
 // together is what a look at the gateway and one at the engine say together.
-func (l look) together(f seen, ours, others []container.Summary, err error) providers.Observation {
-	o := providers.Observation{Resource: l.in.Resource, Evidence: f.evidence}
+func (l look) together(f seen, ours, others []container.Summary, err error) resource.Observation {
+	o := resource.Observation{Resource: l.in.Resource, Evidence: f.evidence}
 	switch {
 	case err != nil:
 		o.Err = err
 		o.Evidence = append(o.Evidence, l.p.saw("the engine could not be asked: %v", err)...)
 		return o
 	case len(ours) > 0:
-		o.Presence = providers.Present
+		o.Presence = resource.Present
 		o.Evidence = append(o.Evidence, l.p.saw("the %s has its container %s, %s", l.s.Engine, ours[0].ID, ours[0].State)...)
 		return o
 	case len(others) > 0:
@@ -212,33 +212,33 @@ func (l look) together(f seen, ours, others []container.Summary, err error) prov
 		return o
 	}
 	o.Evidence = append(o.Evidence, l.p.saw("the %s has no container of the sandbox, in any state", l.s.Engine)...)
-	if o.Presence = f.presence; f.presence == providers.Present { // it says DELETING
-		o.Presence = providers.Residue
+	if o.Presence = f.presence; f.presence == resource.Present { // it says DELETING
+		o.Presence = resource.Residue
 	}
 	return o
 }
 
 // end deletes the sandbox and waits until nothing of it can run: it is not listed any more, and its container is not there. A
 // row that stays without a container is done, too: it is residue.
-func (l look) end(ctx context.Context) providers.Result {
+func (l look) end(ctx context.Context) resource.Result {
 	f := l.find(ctx)
-	var evidence []providers.Evidence
+	var evidence []resource.Evidence
 	switch f.presence {
-	case providers.Present:
+	case resource.Present:
 		l.in.Resource = f.sandbox.GetMetadata().GetId()
 		r := l.delete(ctx, f.sandbox)
-		if evidence = r.Evidence; r.Done != providers.Yes {
+		if evidence = r.Evidence; r.Outcome != resource.Done {
 			return r
 		}
-	case providers.Absent:
+	case resource.Absent:
 		evidence = f.evidence
-	case providers.Foreign:
-		return providers.Result{Done: providers.No, Err: f.err, Evidence: f.evidence}
+	case resource.NotOurs:
+		return resource.Result{Outcome: resource.NotDone, Err: f.err, Evidence: f.evidence}
 	default:
-		return providers.Result{Err: f.err, Evidence: f.evidence}
+		return resource.Result{Err: f.err, Evidence: f.evidence}
 	}
 	r := l.clear(ctx)
-	if r.Done == providers.Yes && f.sandbox != nil && f.sandbox.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
+	if r.Outcome == resource.Done && f.sandbox != nil && f.sandbox.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
 		l.p.cleared.Store(l.in.Resource, true)
 	}
 	r.Resource, r.Evidence = l.in.Resource, append(evidence, r.Evidence...)
@@ -246,10 +246,10 @@ func (l look) end(ctx context.Context) providers.Result {
 }
 
 // delete asks for the end of a sandbox of ours, and waits until the gateway does not list it any more.
-func (l look) delete(ctx context.Context, sb *wire.Sandbox) providers.Result {
+func (l look) delete(ctx context.Context, sb *wire.Sandbox) resource.Result {
 	name, id := sb.GetMetadata().GetName(), sb.GetMetadata().GetId()
 	evidence := l.p.saw("the sandbox %s was %s", id, phase(sb))
-	failed := func(err error) providers.Result { return providers.Result{Resource: id, Err: err, Evidence: evidence} }
+	failed := func(err error) resource.Result { return resource.Result{Resource: id, Err: err, Evidence: evidence} }
 	if sb.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
 		if err := l.landed(ctx, sb); err != nil {
 			return failed(err)
@@ -258,24 +258,24 @@ func (l look) delete(ctx context.Context, sb *wire.Sandbox) providers.Result {
 	if !deleting(sb) { // asking again would change nothing
 		done, err := l.g.Delete(ctx, name)
 		evidence = append(evidence, l.p.saw("deleting %s: %s", id, done)...)
-		if done != providers.Yes {
-			return providers.Result{Done: done, Resource: id, Err: err, Evidence: evidence}
+		if done != resource.Done {
+			return resource.Result{Outcome: done, Resource: id, Err: err, Evidence: evidence}
 		}
 	}
 	start := l.p.c.Now()
 	for pause := l.p.pauses(); ; {
 		f := l.find(ctx)
 		switch f.presence {
-		case providers.Absent:
-			return providers.Result{Done: providers.Yes, Resource: id, Evidence: append(evidence, f.evidence...)}
-		case providers.Present:
+		case resource.Absent:
+			return resource.Result{Outcome: resource.Done, Resource: id, Evidence: append(evidence, f.evidence...)}
+		case resource.Present:
 		default:
 			return failed(f.err)
 		}
 		waited := l.p.c.Now().Sub(start)
 		if deleting(f.sandbox) && waited > l.p.w.stuck { // the gateway may have been killed in the middle: it does not go on with it
-			if r := l.clear(ctx); r.Done == providers.Yes {
-				return providers.Result{Done: providers.Yes, Resource: id, Evidence: append(append(evidence, f.evidence...), r.Evidence...)}
+			if r := l.clear(ctx); r.Outcome == resource.Done {
+				return resource.Result{Outcome: resource.Done, Resource: id, Evidence: append(append(evidence, f.evidence...), r.Evidence...)}
 			}
 		}
 		if waited > l.p.w.absent {
@@ -298,7 +298,7 @@ func (l look) landed(ctx context.Context, sb *wire.Sandbox) error {
 		if len(ours)+len(others) > 0 {
 			return nil
 		}
-		if f := l.find(ctx); f.presence != providers.Present || f.sandbox.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
+		if f := l.find(ctx); f.presence != resource.Present || f.sandbox.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
 			return nil //nolint:nilerr // what it means is found out next
 		}
 		if err := pause(ctx); err != nil {
@@ -309,21 +309,21 @@ func (l look) landed(ctx context.Context, sb *wire.Sandbox) error {
 }
 
 // clear removes containers of ours that the gateway has left.
-func (l look) clear(ctx context.Context) providers.Result {
+func (l look) clear(ctx context.Context) resource.Result {
 	ours, others, err := l.containers(ctx)
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
-	var evidence []providers.Evidence
+	var evidence []resource.Evidence
 	for _, c := range ours {
 		done, err := l.e.Remove(ctx, c.ID)
 		evidence = append(evidence, l.p.saw("the gateway had left the container %s; removing it: %s", c.ID, done)...)
-		if done != providers.Yes {
-			return providers.Result{Done: done, Err: err, Evidence: evidence}
+		if done != resource.Done {
+			return resource.Result{Outcome: done, Err: err, Evidence: evidence}
 		}
 	}
-	if o := l.together(seen{presence: providers.Absent}, nil, others, nil); o.Err != nil {
-		return providers.Result{Done: providers.No, Err: o.Err, Evidence: evidence}
+	if o := l.together(seen{presence: resource.Absent}, nil, others, nil); o.Err != nil {
+		return resource.Result{Outcome: resource.NotDone, Err: o.Err, Evidence: evidence}
 	}
-	return providers.Result{Done: providers.Yes, Evidence: evidence}
+	return resource.Result{Outcome: resource.Done, Evidence: evidence}
 }

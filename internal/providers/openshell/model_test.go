@@ -24,7 +24,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
@@ -110,7 +110,7 @@ func (s *schedule) run() error {
 	id := claims.ID("r1", op)
 	s.request = claims.Request{
 		ID: id, Kind: claims.KindSession, Provider: Kind, Run: "r1", Operation: op, Image: image,
-		Intent: providers.Intent{Name: client.Name(id), Endpoint: s.w.endpoint, Spec: in.Spec},
+		Intent: resource.Intent{Name: client.Name(id), Endpoint: s.w.endpoint, Spec: in.Spec},
 		Holds:  []claims.HoldRequest{{Key: "workspace/" + op, Mode: claims.Exclusive, What: op}},
 	}
 	for range 3 + s.rand.IntN(5) {
@@ -206,7 +206,7 @@ func (s *schedule) fault(die func()) string {
 func (s *schedule) driver(k *worker, dead *atomic.Bool) *claims.Driver {
 	return claims.NewDriver(claims.Options{
 		Store: &mortal{&s.mem, dead}, Now: time.Now, Owner: func(context.Context) (string, error) { return s.w.owner, nil },
-		Resources: func(claims.Kind, string) (providers.Resources, bool) { return k.Provider, true },
+		Resources: func(claims.Kind, string) (resource.Manager, bool) { return k.Provider, true },
 	})
 }
 
@@ -218,7 +218,7 @@ func (s *schedule) claim() (c claims.Claim) {
 // check looks at what must never be.
 func (s *schedule) check() error {
 	c := s.claim()
-	rows, containers := s.w.there(providers.Intent{Claim: s.request.ID})
+	rows, containers := s.w.there(resource.Intent{Claim: s.request.ID})
 	switch {
 	case containers > 1:
 		return fmt.Errorf("it has %d containers", containers)
@@ -244,7 +244,7 @@ func (s *schedule) converge() error {
 	for i := range 20 {
 		c, err := d.Release(context.Background(), s.request.ID)
 		s.notef("at the end: %s, %v", c.State, err)
-		rows, containers := s.w.there(providers.Intent{Claim: s.request.ID})
+		rows, containers := s.w.there(resource.Intent{Claim: s.request.ID})
 		switch {
 		case failure.Is(err, failure.NotFound): // nothing was ever begun
 			return nil

@@ -22,6 +22,7 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
@@ -128,7 +129,7 @@ func (p *Provider) Endpoint(ctx context.Context, def providers.Definition) (stri
 }
 
 // gateway is the one that an intent names, which is registered under its alias.
-func (p *Provider) gateway(ctx context.Context, in providers.Intent, s spec) (*client.Gateway, error) {
+func (p *Provider) gateway(ctx context.Context, in resource.Intent, s spec) (*client.Gateway, error) {
 	g, err := p.c.Gateway(ctx, s.Gateway)
 	if err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func (p *Provider) gateway(ctx context.Context, in providers.Intent, s spec) (*c
 }
 
 // anotherGateway is the failure of a gateway that is not the one that an intent names.
-func anotherGateway(in providers.Intent, s spec, here string) error {
+func anotherGateway(in resource.Intent, s spec, here string) error {
 	again := "laufwerk resume " + in.Run
 	if in.Run == "" {
 		again = "laufwerk cleanup --all"
@@ -298,8 +299,8 @@ func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def provid
 	return i, failure.Wrap(cache.Carries(i), failure.NotReady, "the image %s of the target %q is no prepared one", c.Image, c.ID)
 }
 
-func (p *Provider) saw(format string, args ...any) []providers.Evidence {
-	return []providers.Evidence{{At: p.c.Now().UTC(), What: fmt.Sprintf(format, args...)}}
+func (p *Provider) saw(format string, args ...any) []resource.Evidence {
+	return []resource.Evidence{{At: p.c.Now().UTC(), What: fmt.Sprintf(format, args...)}}
 }
 
 // errUnseen is why nothing could be learned where nothing else says so.

@@ -17,6 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -35,7 +36,7 @@ type sandbox struct {
 
 // Enter finds the sandbox by its recorded id, and waits until commands can be run in it. With the zero definition, which is
 // for its end, it waits for nothing.
-func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers.Definition) (providers.Sandbox, error) {
+func (p *Provider) Enter(ctx context.Context, in resource.Intent, def providers.Definition) (providers.Sandbox, error) {
 	s, err := read(in)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (p *Provider) Enter(ctx context.Context, in providers.Intent, def providers
 }
 
 // lost is the failure of a session whose sandbox cannot be entered any more.
-func lost(in providers.Intent, format string, args ...any) error {
+func lost(in resource.Intent, format string, args ...any) error {
 	return failure.New(failure.SessionLost, "the session cannot be entered: %s; once it is closed, another session can go on with the workspace", fmt.Sprintf(format, args...)).
 		WithField("sandbox", in.Resource)
 }
@@ -76,10 +77,10 @@ func lost(in providers.Intent, format string, args ...any) error {
 func (b *sandbox) find(ctx context.Context) (*wire.Sandbox, error) {
 	f := b.l.find(ctx)
 	switch f.presence {
-	case providers.Present:
-	case providers.Absent:
+	case resource.Present:
+	case resource.Absent:
 		return nil, lost(b.l.in, "there is no sandbox %s with the id %s any more at the %s", b.l.in.Name, b.l.in.Resource, b.l.in.Endpoint)
-	case providers.Foreign:
+	case resource.NotOurs:
 		return nil, lost(b.l.in, "%v", f.err)
 	default:
 		return nil, failure.Wrap(f.err, failure.NotReady, "look at the sandbox %s", b.l.in.Name)
@@ -96,7 +97,7 @@ func (b *sandbox) directory() error {
 	at, err := sessiondir.Open(b.l.s.Dir, b.l.p.directory(b.l.in, b.l.s).ID)
 	if err == nil {
 		defer at.Close()
-		if presence, why := at.Whose(); presence != providers.Present {
+		if presence, why := at.Whose(); presence != resource.Present {
 			err = fmt.Errorf("%s is %s: %w", b.l.s.Dir, presence, errors.Join(why))
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -82,7 +83,7 @@ func (p *Provider) ReadyPlan(ctx context.Context, def providers.Definition, need
 	return providers.Plan{Spec: raw, Image: f.image.ID}, nil, err
 }
 
-func read(in providers.Intent) (s spec, err error) {
+func read(in resource.Intent) (s spec, err error) {
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
 		return s, fmt.Errorf("the intent's spec: %w", err)
 	}
@@ -90,7 +91,7 @@ func read(in providers.Intent) (s spec, err error) {
 }
 
 // directory is the session's.
-func (p *Provider) directory(in providers.Intent, s spec) sessiondir.Session {
+func (p *Provider) directory(in resource.Intent, s spec) sessiondir.Session {
 	return sessiondir.Session{
 		Dir: s.Dir, Now: p.c.Now, What: "sandbox " + client.Name(in.Claim),
 		ID: sessiondir.Identity{Claim: in.Claim, Name: in.Name, Owner: in.Owner, Mark: s.Mark},
@@ -121,7 +122,7 @@ func (s spec) policy() *wire.SandboxPolicy {
 }
 
 // request asks for the sandbox. Containers get the template's labels, and the gateway's list knows the request's.
-func (s spec) request(in providers.Intent) (*wire.CreateSandboxRequest, error) {
+func (s spec) request(in resource.Intent) (*wire.CreateSandboxRequest, error) {
 	labels := client.Labels(in.Owner, in.Claim, in.Run)
 	var mounts []any
 	for _, m := range s.mounts() {
@@ -153,7 +154,7 @@ func (s spec) request(in providers.Intent) (*wire.CreateSandboxRequest, error) {
 
 // Create makes the session's directory, then its sandbox, and waits until that can be used. It is not counted as made before
 // it was compared with what was wanted; one that does not come up, or differs, is deleted again.
-func (p *Provider) Create(ctx context.Context, in providers.Intent) providers.Result {
+func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Result {
 	s, err := read(in)
 	if err == nil {
 		err = p.host()
@@ -162,20 +163,20 @@ func (p *Provider) Create(ctx context.Context, in providers.Intent) providers.Re
 		err = errors.New("the intent was written by another user")
 	}
 	if err != nil {
-		return providers.Result{Done: providers.No, Err: err}
+		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
 	l, err := p.reach(ctx, in, s)
 	if err != nil {
-		return providers.Result{Done: providers.No, Err: err, Evidence: p.saw("nothing was asked for: %v", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: p.saw("nothing was asked for: %v", err)}
 	}
-	return p.directory(in, s).Make(ctx, nil, []string{sessiondir.Home, sessiondir.Ops}, func(at *sessiondir.Folder) providers.Result {
+	return p.directory(in, s).Make(ctx, nil, []string{sessiondir.Home, sessiondir.Ops}, func(at *sessiondir.Folder) resource.Result {
 		return l.create(ctx, at)
 	})
 }
 
-func (l look) create(ctx context.Context, at *sessiondir.Folder) providers.Result {
-	no := func(err error) providers.Result {
-		return providers.Result{Done: providers.No, Err: err, Evidence: l.p.saw("nothing was asked for: %v", err)}
+func (l look) create(ctx context.Context, at *sessiondir.Folder) resource.Result {
+	no := func(err error) resource.Result {
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.saw("nothing was asked for: %v", err)}
 	}
 	req, err := l.s.request(l.in)
 	if err != nil {
@@ -188,100 +189,100 @@ func (l look) create(ctx context.Context, at *sessiondir.Folder) providers.Resul
 	crash.Point("openshell/after-note")
 	made, done, err := l.g.Create(ctx, req)
 	switch {
-	case done == providers.Yes && made.GetMetadata().GetId() != "":
+	case done == resource.Done && made.GetMetadata().GetId() != "":
 		l.in.Resource = made.GetMetadata().GetId()
 		return l.accept(ctx, made)
 	case failure.Is(err, failure.AlreadyExists):
 		return l.taken(ctx, err)
-	case done == providers.No:
+	case done == resource.NotDone:
 		if f := failure.As(err); f != nil && f.Hint == "" && strings.Contains(err.Error(), bindMounts) {
 			f.Kind = failure.NotReady // once it is set, the run can go on
 			f.Hint = bindMounts + " = true   # in [openshell.drivers.docker] of the gateway's gateway.toml; then restart the gateway"
 		}
-		return providers.Result{Done: providers.No, Err: err, Evidence: l.p.saw("the gateway refused to create %s: %v", req.GetName(), err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.saw("the gateway refused to create %s: %v", req.GetName(), err)}
 	}
-	return providers.Result{Err: errors.Join(err, errUnanswered(done)), Evidence: l.p.saw("the creation of %s was asked for, and not answered: %v", req.GetName(), err)}
+	return resource.Result{Err: errors.Join(err, errUnanswered(done)), Evidence: l.p.saw("the creation of %s was asked for, and not answered: %v", req.GetName(), err)}
 }
 
 // errUnanswered is for a reply without a sandbox in it.
-func errUnanswered(done providers.Done) error {
-	if done == providers.Yes {
+func errUnanswered(done resource.Outcome) error {
+	if done == resource.Done {
 		return errors.New("the gateway's answer has no sandbox")
 	}
 	return nil
 }
 
 // taken is what a name that is taken means: the sandbox is ours, or somebody's.
-func (l look) taken(ctx context.Context, refusal error) providers.Result {
+func (l look) taken(ctx context.Context, refusal error) resource.Result {
 	f := l.find(ctx)
 	switch f.presence {
-	case providers.Present:
+	case resource.Present:
 		l.in.Resource = f.sandbox.GetMetadata().GetId()
 		return l.accept(ctx, f.sandbox)
-	case providers.Foreign:
-		return providers.Result{Done: providers.No, Err: f.err, Evidence: f.evidence}
+	case resource.NotOurs:
+		return resource.Result{Outcome: resource.NotDone, Err: f.err, Evidence: f.evidence}
 	}
-	return providers.Result{Err: errors.Join(refusal, f.err), Evidence: f.evidence}
+	return resource.Result{Err: errors.Join(refusal, f.err), Evidence: f.evidence}
 }
 
 // Resolve finds out what became of a Create, and never creates again: a creation that is in flight may still land. What was not
 // asked for is certainly not there; what was, and is not to be seen, stays unknown.
-func (p *Provider) Resolve(ctx context.Context, in providers.Intent) providers.Result {
+func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Result {
 	s, err := read(in)
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	at, err := sessiondir.Open(s.Dir, p.directory(in, s).ID)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	defer at.Close()
 	was, whole := false, false
 	if at != nil {
 		if was, err = at.Noted(asked); err != nil {
-			return providers.Result{Err: err}
+			return resource.Result{Err: err}
 		}
 		presence, _ := at.Whose()
-		whole = presence == providers.Present
+		whole = presence == resource.Present
 	}
 	l, err := p.reach(ctx, in, s)
 	switch {
 	case err != nil && whole && !was && in.Resource == "": // it needs no gateway to tell that
 		return p.unasked(ctx, in, s, at)
 	case err != nil:
-		return providers.Result{Resource: in.Resource, Err: err}
+		return resource.Result{Resource: in.Resource, Err: err}
 	}
 	f := l.settled(ctx, was)
 	switch {
-	case f.presence == providers.Present:
+	case f.presence == resource.Present:
 		l.in.Resource = f.sandbox.GetMetadata().GetId()
 		return p.undone(ctx, in, s, at, l.accept(ctx, f.sandbox))
-	case f.presence == providers.Absent && in.Resource != "":
+	case f.presence == resource.Absent && in.Resource != "":
 		return p.undone(ctx, in, s, at, l.vanished(ctx))
-	case f.presence != providers.Unseen && !was && in.Resource == "":
+	case f.presence != resource.Unobserved && !was && in.Resource == "":
 		return p.unasked(ctx, in, s, at)
-	case f.presence == providers.Absent:
+	case f.presence == resource.Absent:
 		f.err = unanswered(in, s)
 	}
-	return providers.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
+	return resource.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
 }
 
 // unanswered is why a sandbox that is not there may still come to be.
-func unanswered(in providers.Intent, s spec) error {
+func unanswered(in resource.Intent, s spec) error {
 	return failure.New(failure.OutcomeUnknown, "the creation of the sandbox %s was asked for and not answered, and the gateway %q does not have it now: it may still appear", client.Name(in.Claim), s.Gateway).
 		WithHint("laufwerk claims abandon %s --reason '…'   # when it is certain that nothing came of it", in.Claim)
 }
 
 // unasked is the answer where no sandbox was asked for.
-func (p *Provider) unasked(ctx context.Context, in providers.Intent, s spec, at *sessiondir.Folder) providers.Result {
-	return p.undone(ctx, in, s, at, providers.Result{
-		Done: providers.No, Err: failure.New(failure.SessionLost, "no sandbox was asked for"),
+func (p *Provider) unasked(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder) resource.Result {
+	return p.undone(ctx, in, s, at, resource.Result{
+		Outcome: resource.NotDone, Err: failure.New(failure.SessionLost, "no sandbox was asked for"),
 		Evidence: p.saw("no sandbox was asked for: %s has no note that says so", s.Dir),
 	})
 }
 
 // undone removes what is left of a session whose sandbox certainly is not there.
-func (p *Provider) undone(ctx context.Context, in providers.Intent, s spec, at *sessiondir.Folder, r providers.Result) providers.Result {
+func (p *Provider) undone(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder, r resource.Result) resource.Result {
 	if at == nil {
 		return r
 	}
@@ -289,7 +290,7 @@ func (p *Provider) undone(ctx context.Context, in providers.Intent, s spec, at *
 }
 
 // accept waits until a sandbox of ours can be used, compares it with what was wanted, and deletes one that must not be used.
-func (l look) accept(ctx context.Context, made *wire.Sandbox) providers.Result {
+func (l look) accept(ctx context.Context, made *wire.Sandbox) resource.Result {
 	id := made.GetMetadata().GetId()
 	up, err := l.up(ctx, made)
 	if err == nil {
@@ -298,11 +299,11 @@ func (l look) accept(ctx context.Context, made *wire.Sandbox) providers.Result {
 	var unfit *unusable
 	switch {
 	case err == nil:
-		return providers.Result{Done: providers.Yes, Resource: id, Evidence: l.p.saw("the sandbox %s is ready, and is what was asked for", id)}
+		return resource.Result{Outcome: resource.Done, Resource: id, Evidence: l.p.saw("the sandbox %s is ready, and is what was asked for", id)}
 	case errors.As(err, &unfit):
 		return l.undo(ctx, unfit.error)
 	}
-	return providers.Result{Resource: id, Err: err, Evidence: l.p.saw("the sandbox %s is there, and could not be looked at: %v", id, err)}
+	return resource.Result{Resource: id, Err: err, Evidence: l.p.saw("the sandbox %s is there, and could not be looked at: %v", id, err)}
 }
 
 // unusable is why a sandbox must not be used: it will not come up, or is not what was asked for.
@@ -329,9 +330,9 @@ func (l look) up(ctx context.Context, sb *wire.Sandbox) (*wire.Sandbox, error) {
 		}
 		f := l.find(ctx)
 		switch f.presence {
-		case providers.Present:
+		case resource.Present:
 			sb = f.sandbox
-		case providers.Unseen:
+		case resource.Unobserved:
 			return nil, f.err
 		default:
 			return nil, &unusable{failure.New(failure.NotReady, "the sandbox disappeared while it came up").WithHint("laufwerk doctor")}
@@ -372,54 +373,54 @@ func (p *Provider) pauses() func(ctx context.Context) error {
 }
 
 // undo deletes a sandbox that must not be used. It does not depend on the context that ended the attempt.
-func (l look) undo(ctx context.Context, why error) providers.Result {
+func (l look) undo(ctx context.Context, why error) resource.Result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*l.p.w.absent)
 	defer cancel()
 	r := l.end(ctx)
-	if r.Done == providers.Yes {
-		if o := l.observe(ctx); o.Presence == providers.Absent {
-			return providers.Result{Done: providers.No, Err: why, Evidence: append(r.Evidence, o.Evidence...)}
+	if r.Outcome == resource.Done {
+		if o := l.observe(ctx); o.Presence == resource.Absent {
+			return resource.Result{Outcome: resource.NotDone, Err: why, Evidence: append(r.Evidence, o.Evidence...)}
 		} else {
 			r.Err, r.Evidence = errors.Join(r.Err, o.Err), append(r.Evidence, o.Evidence...)
 		}
 	}
-	return providers.Result{Resource: l.in.Resource, Err: errors.Join(why, r.Err), Evidence: r.Evidence}
+	return resource.Result{Resource: l.in.Resource, Err: errors.Join(why, r.Err), Evidence: r.Evidence}
 }
 
 // vanished is a sandbox that was made, and that the gateway does not have any more.
-func (l look) vanished(ctx context.Context) providers.Result {
+func (l look) vanished(ctx context.Context) resource.Result {
 	return l.undo(ctx, failure.New(failure.SessionLost, "the sandbox %s was made, and is gone", client.Name(l.in.Claim)))
 }
 
 // Observe looks for the sandbox, at the gateway and on the engine, and for the session's directory. One that was asked for and
 // is not there is not seen, rather than absent.
-func (p *Provider) Observe(ctx context.Context, in providers.Intent) providers.Observation {
+func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Observation {
 	s, err := read(in)
 	if err != nil {
-		return providers.Observation{Err: err}
+		return resource.Observation{Err: err}
 	}
 	l, err := p.reach(ctx, in, s)
 	if err != nil {
-		return providers.Observation{Err: err, Evidence: p.saw("nothing could be learned: %v", err)}
+		return resource.Observation{Err: err, Evidence: p.saw("nothing could be learned: %v", err)}
 	}
 	o := l.observe(ctx)
-	if o.Presence == providers.Absent && in.Resource == "" {
+	if o.Presence == resource.Absent && in.Resource == "" {
 		was, err := p.noted(in, s)
 		if was {
 			err = unanswered(in, s)
 		}
 		if err != nil {
-			return providers.Observation{Err: err, Evidence: o.Evidence}
+			return resource.Observation{Err: err, Evidence: o.Evidence}
 		}
 	}
-	if o.Presence == providers.Absent || o.Presence == providers.Residue {
+	if o.Presence == resource.Absent || o.Presence == resource.Residue {
 		return p.directory(in, s).Observe(o, in.Resource)
 	}
 	return o
 }
 
 // noted says whether the session's directory tells that a sandbox was asked for.
-func (p *Provider) noted(in providers.Intent, s spec) (bool, error) {
+func (p *Provider) noted(in resource.Intent, s spec) (bool, error) {
 	at, err := sessiondir.Open(s.Dir, p.directory(in, s).ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -432,26 +433,26 @@ func (p *Provider) noted(in providers.Intent, s spec) (bool, error) {
 }
 
 // Delete deletes the sandbox, which ends everything in it, and once nothing of it can run any more the directory.
-func (p *Provider) Delete(ctx context.Context, in providers.Intent) providers.Result {
+func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Result {
 	s, err := read(in)
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	l, err := p.reach(ctx, in, s)
 	if err != nil {
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	r := l.end(ctx)
-	if r.Done == providers.Yes && r.Resource == "" { // none was found: the note of one that may still appear has to stay
+	if r.Outcome == resource.Done && r.Resource == "" { // none was found: the note of one that may still appear has to stay
 		was, err := p.noted(in, s)
 		if was {
 			err = unanswered(in, s)
 		}
 		if err != nil {
-			return providers.Result{Err: err, Evidence: r.Evidence}
+			return resource.Result{Err: err, Evidence: r.Evidence}
 		}
 	}
-	if r.Done != providers.Yes {
+	if r.Outcome != resource.Done {
 		return r
 	}
 	return p.directory(in, s).Clear(ctx, r)

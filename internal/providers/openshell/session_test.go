@@ -17,6 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
@@ -48,29 +49,29 @@ func TestASessionFromItsIntentToItsEnd(t *testing.T) {
 			t.Errorf("%s: %+v", target, got)
 		}
 	}
-	if o := k.Observe(bounded(t), in); o.Presence != providers.Present || o.Resource != in.Resource {
+	if o := k.Observe(bounded(t), in); o.Presence != resource.Present || o.Resource != in.Resource {
 		t.Errorf("%v %v", o.Presence, o.Err)
 	}
 	if n := w.g.Calls(); n["CreateSandbox"] != 1 || n["GetSandboxConfig"] != 1 || n["Health"] != 1 || n["GetGatewayInfo"] != 1 || n["DeleteSandbox"] != 0 {
 		t.Errorf("%v", n)
 	}
-	if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), in); r.Outcome != resource.Done {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	w.ended(k, in)
 	if n := w.g.Calls(); n["CreateSandbox"] != 1 || n["DeleteSandbox"] != 1 || n["GetSandboxConfig"] != 1 {
 		t.Errorf("%v", n)
 	}
-	if r := k.Delete(bounded(t), in); r.Done != providers.Yes || w.g.Calls()["DeleteSandbox"] != 1 {
-		t.Errorf("again: %v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), in); r.Outcome != resource.Done || w.g.Calls()["DeleteSandbox"] != 1 {
+		t.Errorf("again: %v %v", r.Outcome, r.Err)
 	}
 }
 
 // outcome is what may come of a create with a fault: the claim's driver goes on with Resolve where that is unknown.
-func (w *world) outcome(k *worker, in providers.Intent) (providers.Result, bool) {
+func (w *world) outcome(k *worker, in resource.Intent) (resource.Result, bool) {
 	r := k.Create(bounded(w.t), in)
-	resolved := r.Done == providers.Unknown
-	for i := 0; r.Done == providers.Unknown && i < 2; i++ {
+	resolved := r.Outcome == resource.Unknown
+	for i := 0; r.Outcome == resource.Unknown && i < 2; i++ {
 		if r.Resource != "" {
 			in.Resource = r.Resource
 		}
@@ -81,37 +82,37 @@ func (w *world) outcome(k *worker, in providers.Intent) (providers.Result, bool)
 }
 
 // either is Yes or No: whether the container was there when the gateway died.
-const either providers.Done = -1
+const either resource.Outcome = -1
 
 func TestEveryFaultOfACreate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		call  string
 		fault func(g *gateway.Gateway) gateway.Fault
-		want  providers.Done
+		want  resource.Outcome
 		rows  int
 	}{
-		"request lost":       {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseRequest() }, providers.Unknown, 0},
-		"reply lost":         {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, providers.Yes, 1},
-		"delayed":            {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Delay(20 * time.Millisecond) }, providers.Yes, 1},
-		"unavailable":        {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Unavailable, "x") }, providers.Unknown, 0},
-		"internal, and made": {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.FailAfter(codes.Internal, "x") }, providers.Yes, 1},
-		"refused":            {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.InvalidArgument, "x") }, providers.No, 0},
+		"request lost":       {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseRequest() }, resource.Unknown, 0},
+		"reply lost":         {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, resource.Done, 1},
+		"delayed":            {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Delay(20 * time.Millisecond) }, resource.Done, 1},
+		"unavailable":        {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Unavailable, "x") }, resource.Unknown, 0},
+		"internal, and made": {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.FailAfter(codes.Internal, "x") }, resource.Done, 1},
+		"refused":            {"CreateSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.InvalidArgument, "x") }, resource.NotDone, 0},
 		"not there: the workspace": {"CreateSandbox", func(*gateway.Gateway) gateway.Fault {
 			return gateway.Fail(codes.NotFound, "workspace 'default' not found")
-		}, providers.No, 0},
-		"killed before":            {"CreateSandbox", func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, providers.Unknown, 0},
+		}, resource.NotDone, 0},
+		"killed before":            {"CreateSandbox", func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, resource.Unknown, 0},
 		"killed after":             {"CreateSandbox", func(g *gateway.Gateway) gateway.Fault { return gateway.After(g.Kill) }, either, 0},
-		"killed with a row":        {gateway.Stored, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, providers.No, 0},
-		"killed while it comes up": {gateway.Landing, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, providers.No, 0},
+		"killed with a row":        {gateway.Stored, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, resource.NotDone, 0},
+		"killed while it comes up": {gateway.Landing, func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Kill) }, resource.NotDone, 0},
 		"restarted, coming up":     {gateway.Landing, func(g *gateway.Gateway) gateway.Fault { return gateway.After(g.Restart) }, either, 0},
-		"looks lost":               {"GetSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseRequest() }, providers.Yes, 1},
-		"looks fail for a while":   {"GetSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Internal, "x").Times(2) }, providers.Yes, 1},
+		"looks lost":               {"GetSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.LoseRequest() }, resource.Done, 1},
+		"looks fail for a while":   {"GetSandbox", func(*gateway.Gateway) gateway.Fault { return gateway.Fail(codes.Internal, "x").Times(2) }, resource.Done, 1},
 		"no workspace for a look": {"GetSandbox", func(*gateway.Gateway) gateway.Fault {
 			return gateway.Fail(codes.NotFound, "workspace 'default' not found")
-		}, providers.Yes, 1},
-		"policy not told":       {"GetSandboxConfig", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, providers.Yes, 1},
-		"killed for the policy": {"GetSandboxConfig", func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Restart) }, providers.Yes, 1},
+		}, resource.Done, 1},
+		"policy not told":       {"GetSandboxConfig", func(*gateway.Gateway) gateway.Fault { return gateway.LoseReply() }, resource.Done, 1},
+		"killed for the policy": {"GetSandboxConfig", func(g *gateway.Gateway) gateway.Fault { return gateway.Before(g.Restart) }, resource.Done, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,36 +122,36 @@ func TestEveryFaultOfACreate(t *testing.T) {
 			in := w.intent()
 			r, _ := w.outcome(k, in)
 			rows, containers := w.there(in)
-			if c.want == either && r.Done != providers.Unknown {
-				c.want = r.Done
-				if r.Done == providers.Yes {
+			if c.want == either && r.Outcome != resource.Unknown {
+				c.want = r.Outcome
+				if r.Outcome == resource.Done {
 					c.rows = 1
 				}
 			}
-			if r.Done != c.want || rows != c.rows || containers != c.rows {
-				t.Fatalf("%v with %d rows and %d containers, want %v: %v %v", r.Done, rows, containers, c.want, r.Err, r.Evidence)
+			if r.Outcome != c.want || rows != c.rows || containers != c.rows {
+				t.Fatalf("%v with %d rows and %d containers, want %v: %v %v", r.Outcome, rows, containers, c.want, r.Err, r.Evidence)
 			}
 			if n := w.g.Calls()["CreateSandbox"]; n != 1 {
 				t.Errorf("it was asked for %d times", n)
 			}
-			switch r.Done {
-			case providers.Yes:
+			switch r.Outcome {
+			case resource.Done:
 				in.Resource = r.Resource
-				if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
-					t.Errorf("%v %v", r.Done, r.Err)
+				if r := k.Delete(bounded(t), in); r.Outcome != resource.Done {
+					t.Errorf("%v %v", r.Outcome, r.Err)
 				}
 				w.ended(k, in)
-			case providers.No:
+			case resource.NotDone:
 				w.ended(k, in)
 			default:
 				// It is not to be seen, and may land still. Looks prove nothing, however often.
-				if r := k.Resolve(bounded(t), in); r.Done != providers.Unknown {
-					t.Errorf("%v %v", r.Done, r.Err)
+				if r := k.Resolve(bounded(t), in); r.Outcome != resource.Unknown {
+					t.Errorf("%v %v", r.Outcome, r.Err)
 				}
-				if r := k.Delete(bounded(t), in); r.Done != providers.Unknown {
-					t.Errorf("%v %v", r.Done, r.Err)
+				if r := k.Delete(bounded(t), in); r.Outcome != resource.Unknown {
+					t.Errorf("%v %v", r.Outcome, r.Err)
 				}
-				if o := k.Observe(bounded(t), in); o.Presence != providers.Unseen || !strings.Contains(o.Err.Error(), "it may still appear") {
+				if o := k.Observe(bounded(t), in); o.Presence != resource.Unobserved || !strings.Contains(o.Err.Error(), "it may still appear") {
 					t.Errorf("what may still appear is %v: %v", o.Presence, o.Err)
 				}
 			}
@@ -163,32 +164,32 @@ func TestACreationThatWasNotAnsweredIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		call  string
 		fault func(func()) gateway.Fault
-		want  providers.Done
+		want  resource.Outcome
 	}{
-		"it comes up":       {"CreateSandbox", gateway.After, providers.Yes},
-		"a row and no more": {gateway.Stored, gateway.Before, providers.No}, // and nothing brings its container up
+		"it comes up":       {"CreateSandbox", gateway.After, resource.Done},
+		"a row and no more": {gateway.Stored, gateway.Before, resource.NotDone}, // and nothing brings its container up
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, gateway.Options{})
 			k := w.worker()
-			if c.want == providers.No {
+			if c.want == resource.NotDone {
 				k.Provider.w.ready = 200 * time.Millisecond
 			}
 			in := w.intent()
 			ctx, cancel := context.WithCancel(bounded(t))
 			w.g.Fault(c.call, c.fault(func() { cancel(); time.Sleep(100 * time.Millisecond) }))
-			if r := k.Create(ctx, in); r.Done != providers.Unknown {
-				t.Fatalf("%v %v", r.Done, r.Err)
+			if r := k.Create(ctx, in); r.Outcome != resource.Unknown {
+				t.Fatalf("%v %v", r.Outcome, r.Err)
 			}
-			var r providers.Result
-			eventually(t, "it is found", func() bool { r = k.Resolve(bounded(t), in); return r.Done != providers.Unknown })
-			if n := w.g.Calls()["CreateSandbox"]; r.Done != c.want || n != 1 {
-				t.Errorf("%v, asked for %d times: %v", r.Done, n, r.Err)
+			var r resource.Result
+			eventually(t, "it is found", func() bool { r = k.Resolve(bounded(t), in); return r.Outcome != resource.Unknown })
+			if n := w.g.Calls()["CreateSandbox"]; r.Outcome != c.want || n != 1 {
+				t.Errorf("%v, asked for %d times: %v", r.Outcome, n, r.Err)
 			}
-			if in.Resource = r.Resource; r.Done == providers.Yes {
-				if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
-					t.Errorf("%v %v", r.Done, r.Err)
+			if in.Resource = r.Resource; r.Outcome == resource.Done {
+				if r := k.Delete(bounded(t), in); r.Outcome != resource.Done {
+					t.Errorf("%v %v", r.Outcome, r.Err)
 				}
 			}
 			w.ended(k, in)
@@ -201,33 +202,33 @@ func TestWhatWasNotAskedForIsNotThere(t *testing.T) {
 	w := newWorld(t, gateway.Options{})
 	k := w.worker()
 	in := w.intent()
-	if r := k.Resolve(bounded(t), in); r.Done != providers.No {
-		t.Errorf("without a directory: %v %v", r.Done, r.Err)
+	if r := k.Resolve(bounded(t), in); r.Outcome != resource.NotDone {
+		t.Errorf("without a directory: %v %v", r.Outcome, r.Err)
 	}
 	s, err := read(in)
 	must(t, err)
 	must(t, os.MkdirAll(s.Dir+".making/home", 0o700))
-	if r := k.Resolve(bounded(t), in); r.Done != providers.No {
-		t.Errorf("with half a directory: %v %v", r.Done, r.Err)
+	if r := k.Resolve(bounded(t), in); r.Outcome != resource.NotDone {
+		t.Errorf("with half a directory: %v %v", r.Outcome, r.Err)
 	}
 	if _, err := os.Lstat(s.Dir + ".making"); err == nil {
 		t.Error("half a directory is left")
 	}
 	w.g.Kill()
 	r := w.worker().Create(bounded(t), in)
-	if r.Done != providers.No || !failure.Is(r.Err, failure.NotReady) {
-		t.Errorf("without a gateway: %v %v", r.Done, r.Err)
+	if r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.NotReady) {
+		t.Errorf("without a gateway: %v %v", r.Outcome, r.Err)
 	}
 	// Killed before it noted that it asks: that is told without a gateway, too.
 	before := w.intent()
 	s, err = read(before)
 	must(t, err)
-	k.directory(before, s).Make(bounded(t), nil, []string{sessiondir.Home, sessiondir.Ops}, func(*sessiondir.Folder) providers.Result { return providers.Result{} })
+	k.directory(before, s).Make(bounded(t), nil, []string{sessiondir.Home, sessiondir.Ops}, func(*sessiondir.Folder) resource.Result { return resource.Result{} })
 	if _, err := os.Lstat(s.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if r := w.worker().Resolve(bounded(t), before); r.Done != providers.No {
-		t.Errorf("without a note, and without a gateway: %v %v", r.Done, r.Err)
+	if r := w.worker().Resolve(bounded(t), before); r.Outcome != resource.NotDone {
+		t.Errorf("without a note, and without a gateway: %v %v", r.Outcome, r.Err)
 	}
 	w.g.Start()
 	w.ended(w.worker(), in)
@@ -258,8 +259,8 @@ func TestWhatMustNotBeUsed(t *testing.T) {
 			}
 			in := w.intent(change...)
 			r, _ := w.outcome(k, in)
-			if r.Done != providers.No || !failure.Is(r.Err, c.kind) || !strings.Contains(r.Err.Error(), c.says) || failure.As(r.Err).Hint == "" {
-				t.Errorf("%v %v", r.Done, r.Err)
+			if r.Outcome != resource.NotDone || !failure.Is(r.Err, c.kind) || !strings.Contains(r.Err.Error(), c.says) || failure.As(r.Err).Hint == "" {
+				t.Errorf("%v %v", r.Outcome, r.Err)
 			}
 			w.ended(k, in)
 		})
@@ -274,8 +275,8 @@ func TestAGatewayWithAnotherEngine(t *testing.T) {
 	})
 	in := w.intent(func(s *spec) { s.Engine = other.engine.Facts().Identity() })
 	r := k.Create(bounded(t), in)
-	if r.Done != providers.No || !strings.Contains(r.Err.Error(), "works with another engine") {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r.Outcome != resource.NotDone || !strings.Contains(r.Err.Error(), "works with another engine") {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	if rows, containers := w.there(in); rows+containers > 0 {
 		t.Errorf("%d rows, %d containers", rows, containers)
@@ -283,11 +284,11 @@ func TestAGatewayWithAnotherEngine(t *testing.T) {
 	// What another engine has not, says nothing of a sandbox.
 	mine := w.worker()
 	in = w.made(mine, w.intent())
-	if o := k.Observe(bounded(t), in); o.Presence != providers.Unseen || !strings.Contains(o.Err.Error(), "another engine answers") {
+	if o := k.Observe(bounded(t), in); o.Presence != resource.Unobserved || !strings.Contains(o.Err.Error(), "another engine answers") {
 		t.Errorf("%v %v", o.Presence, o.Err)
 	}
-	if r := k.Delete(bounded(t), in); r.Done != providers.Unknown {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), in); r.Outcome != resource.Unknown {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	if rows, containers := w.there(in); rows != 1 || containers != 1 {
 		t.Errorf("%d rows, %d containers", rows, containers)
@@ -324,17 +325,17 @@ func TestStrangersAreNotTouched(t *testing.T) {
 				in.Owner = "store-3"
 			}
 			if in.Resource == "" {
-				if r := k.Create(bounded(t), in); r.Done != providers.No || !failure.Is(r.Err, failure.AlreadyExists) {
-					t.Errorf("create: %v %v", r.Done, r.Err)
+				if r := k.Create(bounded(t), in); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.AlreadyExists) {
+					t.Errorf("create: %v %v", r.Outcome, r.Err)
 				}
-				if o := k.Observe(bounded(t), in); o.Presence != providers.Foreign {
+				if o := k.Observe(bounded(t), in); o.Presence != resource.NotOurs {
 					t.Errorf("observe: %v %v", o.Presence, o.Err)
 				}
 			}
-			if r := k.Delete(bounded(t), in); r.Done == providers.Unknown {
-				t.Errorf("delete: %v %v", r.Done, r.Err)
+			if r := k.Delete(bounded(t), in); r.Outcome == resource.Unknown {
+				t.Errorf("delete: %v %v", r.Outcome, r.Err)
 			}
-			k.DeleteAll(bounded(t), []providers.Intent{in}, []providers.Found{{Resource: in.Resource}}, 8)
+			k.DeleteAll(bounded(t), []resource.Intent{in}, []resource.Summary{{Resource: in.Resource}}, 8)
 			if rows := w.g.Rows(); rows[sb.GetMetadata().GetName()] != wire.SandboxPhase_SANDBOX_PHASE_READY || len(w.g.InMemory()) != 1 {
 				t.Errorf("%v", rows)
 			}
@@ -365,8 +366,8 @@ func TestAnotherGatewayUnderTheAlias(t *testing.T) {
 		t.Error("it is listed")
 	}
 	in.Endpoint = r.Identity() // a person says that it is the same one
-	if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), in); r.Outcome != resource.Done {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	w.ended(k, in)
 }
@@ -383,12 +384,12 @@ func TestWorkersThatAreRefused(t *testing.T) {
 		k := w.worker(change)
 		if name != "another user" {
 			own := w.intent(func(s *spec) { s.UID, s.GID = k.c.UID, k.c.GID })
-			if r := k.Create(bounded(t), own); r.Done != providers.No || !failure.Is(r.Err, failure.Unsupported) {
-				t.Errorf("%s: %v %v", name, r.Done, r.Err)
+			if r := k.Create(bounded(t), own); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.Unsupported) {
+				t.Errorf("%s: %v %v", name, r.Outcome, r.Err)
 			}
 		}
-		if r := k.Create(bounded(t), in); r.Done != providers.No {
-			t.Errorf("%s: %v %v", name, r.Done, r.Err)
+		if r := k.Create(bounded(t), in); r.Outcome != resource.NotDone {
+			t.Errorf("%s: %v %v", name, r.Outcome, r.Err)
 		}
 		if missing := k.Ready(bounded(t), providers.Definition{Kind: Kind, ID: "box"}, providers.Need{}); name != "another user" && (len(missing) != 1 || missing[0].ID != "openshell.host") {
 			t.Errorf("%s: %+v", name, missing)

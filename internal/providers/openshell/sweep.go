@@ -16,14 +16,14 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-var _ providers.Listing = (*Provider)(nil)
+var _ resource.Lister = (*Provider)(nil)
 
 // List finds the sandboxes of a store at the gateway that the intent names, and those of which only a container is left on its
 // engine. Of the zero intent, which names no gateway, those whose containers are on the engine that the settings lead to.
-func (p *Provider) List(ctx context.Context, in providers.Intent) ([]providers.Found, error) {
+func (p *Provider) List(ctx context.Context, in resource.Intent) ([]resource.Summary, error) {
 	if in.Endpoint == "" {
 		e, err := p.c.Connect(ctx, "")
 		if err != nil {
@@ -58,13 +58,13 @@ func (l look) all(ctx context.Context) ([]*wire.Sandbox, []container.Summary, er
 	return there, left, err
 }
 
-func union(there []*wire.Sandbox, left []container.Summary) []providers.Found {
-	out := make([]providers.Found, 0, len(there)+len(left))
+func union(there []*wire.Sandbox, left []container.Summary) []resource.Summary {
+	out := make([]resource.Summary, 0, len(there)+len(left))
 	known := map[string]bool{}
 	for _, sb := range there {
 		m := sb.GetMetadata()
 		known[m.GetId()] = true
-		out = append(out, providers.Found{
+		out = append(out, resource.Summary{
 			Resource: m.GetId(), Name: m.GetName(), Owner: m.GetLabels()[client.LabelOwner], Claim: m.GetLabels()[client.LabelClaim],
 			Image: sb.GetSpec().GetTemplate().GetImage(), Created: created(sb),
 		})
@@ -75,7 +75,7 @@ func union(there []*wire.Sandbox, left []container.Summary) []providers.Found {
 			continue
 		}
 		known[id] = true
-		out = append(out, providers.Found{
+		out = append(out, resource.Summary{
 			Resource: id, Name: c.Labels[labelName], Owner: c.Labels[client.LabelOwner], Claim: c.Labels[client.LabelClaim],
 			Image: c.ImageID, Created: time.Unix(c.Created, 0),
 		})
@@ -94,8 +94,8 @@ const atOnce = 8
 // sweep ends many sandboxes of one gateway.
 type sweep struct {
 	p        *Provider
-	intents  []providers.Intent
-	out      []providers.Ended
+	intents  []resource.Intent
+	out      []resource.Deletion
 	specs    []spec
 	g        *client.Gateway
 	parallel int
@@ -104,8 +104,8 @@ type sweep struct {
 
 // DeleteAll deletes sandboxes, eight at a time or more, and looks for all of them together until none is left. Of each that is
 // gone, and of which the engine has no container, the directory is removed.
-func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there []providers.Found, parallel int) []providers.Ended {
-	w := &sweep{p: p, intents: list, out: make([]providers.Ended, len(list)), specs: make([]spec, len(list)), parallel: max(parallel, atOnce)}
+func (p *Provider) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, parallel int) []resource.Deletion {
+	w := &sweep{p: p, intents: list, out: make([]resource.Deletion, len(list)), specs: make([]spec, len(list)), parallel: max(parallel, atOnce)}
 	for i, in := range list {
 		var err error
 		if w.specs[i], err = read(in); err == nil && in.Resource == "" {
@@ -113,7 +113,7 @@ func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there
 		}
 		w.out[i].Observation.Err = err
 	}
-	first := slices.IndexFunc(w.out, func(e providers.Ended) bool { return e.Observation.Err == nil })
+	first := slices.IndexFunc(w.out, func(e resource.Deletion) bool { return e.Observation.Err == nil })
 	if first < 0 {
 		return w.out
 	}
@@ -134,7 +134,7 @@ func (p *Provider) DeleteAll(ctx context.Context, list []providers.Intent, there
 		if sb := rows[list[i].Resource]; sb != nil && named[list[i].Resource] {
 			w.out[i].Result = w.ask(ctx, finish, i, sb)
 		} else {
-			w.out[i].Result.Done = providers.Yes
+			w.out[i].Result.Outcome = resource.Done
 		}
 	})
 	w.observe(finish)
@@ -154,31 +154,31 @@ func (w *sweep) side(do func(i int)) {
 }
 
 // ask asks for the end of one sandbox, if it is ours by its labels, too.
-func (w *sweep) ask(ctx, finish context.Context, i int, sb *wire.Sandbox) providers.Result {
+func (w *sweep) ask(ctx, finish context.Context, i int, sb *wire.Sandbox) resource.Result {
 	in := w.intents[i]
 	switch why := foreign(sb, in); {
 	case ctx.Err() != nil:
-		return providers.Result{Err: context.Cause(ctx)}
+		return resource.Result{Err: context.Cause(ctx)}
 	case why != "":
-		return providers.Result{Done: providers.No, Err: failure.New(failure.AlreadyExists, "the sandbox %s is not laufwerk's any more, and was not touched: %s", in.Resource, why)}
+		return resource.Result{Outcome: resource.NotDone, Err: failure.New(failure.AlreadyExists, "the sandbox %s is not laufwerk's any more, and was not touched: %s", in.Resource, why)}
 	case deleting(sb):
-		return providers.Result{Done: providers.Yes}
+		return resource.Result{Outcome: resource.Done}
 	case sb.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING: // its container may be on the way
 		l, err := w.p.reach(finish, in, w.specs[i])
 		if err != nil {
-			return providers.Result{Err: err}
+			return resource.Result{Err: err}
 		}
 		return l.end(finish)
 	case int(w.mute.Load()) >= w.parallel:
-		return providers.Result{Err: failure.New(failure.NotReady, "the gateway was not asked for the sandbox's end: it did not answer before")}
+		return resource.Result{Err: failure.New(failure.NotReady, "the gateway was not asked for the sandbox's end: it did not answer before")}
 	}
 	done, err := w.g.Delete(finish, sb.GetMetadata().GetName())
-	if done == providers.Unknown || failure.Is(err, failure.NotReady) {
+	if done == resource.Unknown || failure.Is(err, failure.NotReady) {
 		w.mute.Add(1)
 	} else {
 		w.mute.Store(0)
 	}
-	return providers.Result{Done: done, Resource: in.Resource, Err: err, Evidence: w.p.saw("deleting %s: %s", in.Resource, done)}
+	return resource.Result{Outcome: done, Resource: in.Resource, Err: err, Evidence: w.p.saw("deleting %s: %s", in.Resource, done)}
 }
 
 // observe looks until the gateway lists none of them any more, or only rows that it does not get further with.
@@ -187,7 +187,7 @@ func (w *sweep) observe(ctx context.Context) {
 	if err != nil {
 		for i := range w.out {
 			if w.out[i].Observation.Err == nil {
-				w.out[i].Observation = providers.Observation{Err: err, Evidence: w.p.saw("nothing could be learned: %v", err)}
+				w.out[i].Observation = resource.Observation{Err: err, Evidence: w.p.saw("nothing could be learned: %v", err)}
 			}
 		}
 		return
@@ -197,27 +197,27 @@ func (w *sweep) observe(ctx context.Context) {
 		in, s := w.intents[i], w.specs[i]
 		sight := sights[s.Engine]
 		l := look{p: w.p, in: in, s: s, g: w.g, e: sight.engine}
-		f := seen{presence: providers.Absent, evidence: w.p.saw("the %s lists no sandbox with the id %s", in.Endpoint, in.Resource)}
+		f := seen{presence: resource.Absent, evidence: w.p.saw("the %s lists no sandbox with the id %s", in.Endpoint, in.Resource)}
 		if sb := rows[in.Resource]; sb != nil {
-			f = seen{presence: providers.Present, sandbox: sb, evidence: w.p.saw("the %s lists the sandbox %s, %s", in.Endpoint, in.Resource, phase(sb))}
+			f = seen{presence: resource.Present, sandbox: sb, evidence: w.p.saw("the %s lists the sandbox %s, %s", in.Endpoint, in.Resource, phase(sb))}
 		}
 		out := &w.out[i]
-		if f.presence == providers.Present && !deleting(f.sandbox) {
-			out.Observation = providers.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence}
+		if f.presence == resource.Present && !deleting(f.sandbox) {
+			out.Observation = resource.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence}
 			return
 		}
 		ours, others := l.apart(sight.there)
 		err := sight.err
 		if len(ours) > 0 { // the gateway has left it, or does not go on with its end
 			r := l.clear(ctx)
-			if out.Result.Evidence = append(out.Result.Evidence, r.Evidence...); r.Done != providers.Yes {
-				out.Observation = providers.Observation{Presence: providers.Present, Resource: in.Resource, Err: r.Err}
+			if out.Result.Evidence = append(out.Result.Evidence, r.Evidence...); r.Outcome != resource.Done {
+				out.Observation = resource.Observation{Presence: resource.Present, Resource: in.Resource, Err: r.Err}
 				return
 			}
 			ours, others, err = l.containers(ctx)
 		}
 		out.Observation = l.together(f, ours, others, err)
-		if p := out.Observation.Presence; p == providers.Absent || p == providers.Residue {
+		if p := out.Observation.Presence; p == resource.Absent || p == resource.Residue {
 			at := w.p.directory(in, s)
 			out.Result = at.Clear(ctx, out.Result)
 			out.Observation = at.Observe(out.Observation, in.Resource)
@@ -229,7 +229,7 @@ func (w *sweep) observe(ctx context.Context) {
 func (w *sweep) listed(ctx context.Context) (map[string]*wire.Sandbox, error) {
 	wanted := map[string]bool{}
 	for i, in := range w.intents {
-		wanted[in.Resource] = w.out[i].Result.Done == providers.Yes
+		wanted[in.Resource] = w.out[i].Result.Outcome == resource.Done
 	}
 	since, least := w.p.c.Now(), len(w.intents)
 	for pause := w.p.pauses(); ; {

@@ -16,13 +16,13 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // verified compares a sandbox that is READY with its intent, whose resource is recorded: what the gateway has, what policy it
 // enforces, and what its container is on the recorded engine. That the container is there proves that gateway and worker have
 // the same engine, and with it the same host. A difference is an *unusable; other errors are of looks that told nothing.
-func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockerengine.Engine, in providers.Intent, s spec, sb *wire.Sandbox) error {
+func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockerengine.Engine, in resource.Intent, s spec, sb *wire.Sandbox) error {
 	different := func(format string, args ...any) error {
 		return &unusable{failure.New(failure.NotReady, "the sandbox %s is not what was asked for: %s", client.Name(in.Claim), fmt.Sprintf(format, args...))}
 	}
@@ -54,7 +54,7 @@ func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockereng
 		return different("%d containers carry its id", len(ours)+len(others))
 	}
 	got, presence, err := e.Inspect(ctx, ours[0].ID)
-	if presence != providers.Present {
+	if presence != resource.Present {
 		return failure.Wrap(err, failure.NotReady, "look at the container %s of the sandbox", ours[0].ID)
 	}
 	if why := containerDiffers(got, s); why != "" {
@@ -66,7 +66,7 @@ func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockereng
 
 // differs says in which point what the gateway has of a sandbox is not what was asked for, "" if in none. A policy's read-only
 // paths may be more: the gateway adds some that its own programs need.
-func differs(sb *wire.Sandbox, in providers.Intent, s spec) string {
+func differs(sb *wire.Sandbox, in resource.Intent, s spec) string {
 	want, got := s.policy(), sb.GetSpec().GetPolicy()
 	labels := sb.GetMetadata().GetLabels()
 	template := sb.GetSpec().GetTemplate()

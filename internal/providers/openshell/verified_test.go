@@ -18,19 +18,19 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
 // whole is an intent with all that one can ask for.
-func whole(t *testing.T) (providers.Intent, spec) {
+func whole(t *testing.T) (resource.Intent, spec) {
 	t.Helper()
 	network, err := policy.Parse(json.RawMessage(`{
 		"a":{"endpoints":[{"host":"a.example.com","ports":[443,80],"protocol":"rest","access":"read-only","enforcement":"enforce"},{"host":"b.example.com","port":22}],"binaries":[{"path":"/usr/bin/git"}]},
 		"b":{"endpoints":[{"allowedIps":["10.0.0.0/8"],"port":5000}],"binaries":[{"path":"/usr/bin/x"},{"path":"/usr/bin/y"}]}}`))
 	must(t, err)
-	return providers.Intent{Claim: "c", Owner: "o", Run: "r", Resource: "id"}, spec{
+	return resource.Intent{Claim: "c", Owner: "o", Run: "r", Resource: "id"}, spec{
 		Dir: "/s", Workspace: "/w", ReadOnly: true, Image: "i", UID: 1234, GID: 1235, Provider: "held", Binary: "/b/laufwerk", Policy: network,
 		Resources: targets.Resources{CPUs: 1.5, MemoryBytes: 1 << 28},
 	}
@@ -190,8 +190,8 @@ func TestASandboxWithoutItsMountsIsNotUsed(t *testing.T) {
 	in := w.intent()
 	w.stranger(in, func(*wire.CreateSandboxRequest) {})
 	r := k.Create(bounded(t), in)
-	if r.Done != providers.No || !failure.Is(r.Err, failure.NotReady) || !strings.Contains(r.Err.Error(), "nothing is mounted at "+policy.Work) {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.NotReady) || !strings.Contains(r.Err.Error(), "nothing is mounted at "+policy.Work) {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	w.ended(k, in)
 }
@@ -220,8 +220,8 @@ func TestASandboxOnAnotherHostIsNotEntered(t *testing.T) {
 	if n := w.g.Calls()["ExecSandbox"]; n > 0 {
 		t.Errorf("%d commands", n)
 	}
-	if r := k.Delete(bounded(t), in); r.Done != providers.Yes {
-		t.Errorf("%v %v", r.Done, r.Err)
+	if r := k.Delete(bounded(t), in); r.Outcome != resource.Done {
+		t.Errorf("%v %v", r.Outcome, r.Err)
 	}
 	w.ended(k, in)
 }
@@ -247,21 +247,21 @@ func TestContainersThatOnlyCarryLabels(t *testing.T) {
 		"without an id":             {"", container.Summary{ImageID: "i", Created: now.Unix(), Labels: labels("id", "o", "c")}, 1, 0},
 		"without an id, and before": {"", container.Summary{ImageID: "i", Created: now.Add(-time.Hour).Unix(), Labels: labels("id", "o", "c")}, 0, 1},
 	} {
-		l := look{p: p, in: providers.Intent{Claim: "c", Owner: "o", Resource: c.resource, At: now}, s: spec{Image: "i", Engine: "engine"}}
+		l := look{p: p, in: resource.Intent{Claim: "c", Owner: "o", Resource: c.resource, At: now}, s: spec{Image: "i", Engine: "engine"}}
 		ours, others := l.apart([]container.Summary{c.one})
 		if len(ours) != c.ours || len(others) != c.others {
 			t.Errorf("%s: %d ours, %d others", name, len(ours), len(others))
 		}
-		o := l.together(seen{presence: providers.Absent}, ours, others, nil)
-		want := map[bool]providers.Presence{true: providers.Present, false: providers.Absent}[c.ours > 0]
+		o := l.together(seen{presence: resource.Absent}, ours, others, nil)
+		want := map[bool]resource.Presence{true: resource.Present, false: resource.Absent}[c.ours > 0]
 		if c.others > 0 {
-			want = providers.Unseen
+			want = resource.Unobserved
 		}
 		if o.Presence != want || (o.Err != nil) != (c.others > 0) || c.others > 0 && !failure.Is(o.Err, failure.Retained) {
 			t.Errorf("%s: %v %v", name, o.Presence, o.Err)
 		}
 	}
-	if o := (look{p: p}).together(seen{presence: providers.Absent}, nil, nil, context.DeadlineExceeded); o.Presence != providers.Unseen || o.Err == nil {
+	if o := (look{p: p}).together(seen{presence: resource.Absent}, nil, nil, context.DeadlineExceeded); o.Presence != resource.Unobserved || o.Err == nil {
 		t.Errorf("an engine that does not answer: %v %v", o.Presence, o.Err)
 	}
 }

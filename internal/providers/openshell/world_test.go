@@ -14,7 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
@@ -135,7 +135,7 @@ func (k *worker) leave() {
 }
 
 // intent is one of a session that has not been made.
-func (w *world) intent(change ...func(s *spec)) providers.Intent {
+func (w *world) intent(change ...func(s *spec)) resource.Intent {
 	w.t.Helper()
 	w.n++
 	claim := fmt.Sprintf("c%d-%s", w.n, strings.ToLower(filepath.Base(w.dir)))
@@ -148,10 +148,10 @@ func (w *world) intent(change ...func(s *spec)) providers.Intent {
 	}
 	raw, err := json.Marshal(s)
 	must(w.t, err)
-	return providers.Intent{Claim: claim, Name: client.Name(claim), Owner: w.owner, Run: "r1", Endpoint: w.endpoint, Spec: raw, At: time.Now()}
+	return resource.Intent{Claim: claim, Name: client.Name(claim), Owner: w.owner, Run: "r1", Endpoint: w.endpoint, Spec: raw, At: time.Now()}
 }
 
-func (w *world) sessionDir(in providers.Intent) string {
+func (w *world) sessionDir(in resource.Intent) string {
 	w.t.Helper()
 	s, err := read(in)
 	must(w.t, err)
@@ -159,18 +159,18 @@ func (w *world) sessionDir(in providers.Intent) string {
 }
 
 // made is a session whose sandbox is ready.
-func (w *world) made(k *worker, in providers.Intent) providers.Intent {
+func (w *world) made(k *worker, in resource.Intent) resource.Intent {
 	w.t.Helper()
 	r := k.Create(bounded(w.t), in)
-	if r.Done != providers.Yes || r.Resource == "" {
-		w.t.Fatalf("create: %v %v %v", r.Done, r.Err, r.Evidence)
+	if r.Outcome != resource.Done || r.Resource == "" {
+		w.t.Fatalf("create: %v %v %v", r.Outcome, r.Err, r.Evidence)
 	}
 	in.Resource = r.Resource
 	return in
 }
 
 // there are the sandboxes of a claim that could run: rows and containers.
-func (w *world) there(in providers.Intent) (rows, containers int) {
+func (w *world) there(in resource.Intent) (rows, containers int) {
 	if _, ok := w.g.Rows()[client.Name(in.Claim)]; ok {
 		rows++
 	}
@@ -186,9 +186,9 @@ func (w *world) there(in providers.Intent) (rows, containers int) {
 }
 
 // ended asserts that nothing is left of a session.
-func (w *world) ended(k *worker, in providers.Intent) {
+func (w *world) ended(k *worker, in resource.Intent) {
 	w.t.Helper()
-	if o := k.Observe(bounded(w.t), in); o.Presence != providers.Absent {
+	if o := k.Observe(bounded(w.t), in); o.Presence != resource.Absent {
 		w.t.Errorf("it is %v: %v %v", o.Presence, o.Err, o.Evidence)
 	}
 	if rows, containers := w.there(in); rows+containers > 0 {
@@ -200,7 +200,7 @@ func (w *world) ended(k *worker, in providers.Intent) {
 }
 
 // stranger makes a sandbox of a claim's name.
-func (w *world) stranger(in providers.Intent, change func(r *wire.CreateSandboxRequest)) *wire.Sandbox {
+func (w *world) stranger(in resource.Intent, change func(r *wire.CreateSandboxRequest)) *wire.Sandbox {
 	w.t.Helper()
 	s, err := read(in)
 	must(w.t, err)

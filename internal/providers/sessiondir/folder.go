@@ -19,7 +19,7 @@ import (
 	"path/filepath"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
@@ -91,64 +91,64 @@ func (f *Folder) Close() {
 }
 
 // Whose says what is there: our directory, a stranger's (the error says why), or nothing. What an interrupted making or
-// ending has left is Unseen.
-func (f *Folder) Whose() (providers.Presence, error) {
+// ending has left is Unobserved.
+func (f *Folder) Whose() (resource.Presence, error) {
 	presence, err := f.whose(f.name)
-	if presence != providers.Absent {
+	if presence != resource.Absent {
 		return presence, err
 	}
 	for _, suffix := range []string{making, ending} {
 		if _, err := f.parent.Lstat(f.name + suffix); err == nil {
-			return providers.Unseen, fmt.Errorf("%s%s is still there", f.dir, suffix)
+			return resource.Unobserved, fmt.Errorf("%s%s is still there", f.dir, suffix)
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return providers.Unseen, err
+			return resource.Unobserved, err
 		}
 	}
-	return providers.Absent, nil
+	return resource.Absent, nil
 }
 
-func (f *Folder) whose(name string) (providers.Presence, error) {
+func (f *Folder) whose(name string) (resource.Presence, error) {
 	info, err := f.parent.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return providers.Absent, nil
+		return resource.Absent, nil
 	}
 	if err != nil {
-		return providers.Unseen, err
+		return resource.Unobserved, err
 	}
 	at := filepath.Join(filepath.Dir(f.dir), name)
 	if info.Type != safefs.Dir {
-		return providers.Foreign, fmt.Errorf("%s is a %s", at, info.Type)
+		return resource.NotOurs, fmt.Errorf("%s is a %s", at, info.Type)
 	}
 	b, _, err := f.parent.ReadFile(name+"/"+identity, maxIdentity)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := f.parent.Lstat(name); errors.Is(err, fs.ErrNotExist) { // somebody else ends it, too
-			return providers.Absent, nil
+			return resource.Absent, nil
 		}
-		return providers.Foreign, fmt.Errorf("%s has no %s", at, identity)
+		return resource.NotOurs, fmt.Errorf("%s has no %s", at, identity)
 	}
 	if err != nil {
-		return providers.Unseen, err
+		return resource.Unobserved, err
 	}
 	var id Identity
 	if err := json.Unmarshal(b, &id); err != nil || id != f.id {
-		return providers.Foreign, fmt.Errorf("%s belongs to another session", at)
+		return resource.NotOurs, fmt.Errorf("%s belongs to another session", at)
 	}
-	return providers.Present, nil
+	return resource.Present, nil
 }
 
 // Make makes the directory, or finds it whole; found tells which. What is in it for others to write belongs to user, nil is
 // the worker. A stranger's is AlreadyExists. After an error whose failure is not OutcomeUnknown it is not there.
 func (f *Folder) Make(ctx context.Context, user *User, within ...string) (found bool, err error) {
 	switch presence, err := f.whose(f.name); presence {
-	case providers.Present:
+	case resource.Present:
 		return true, nil
-	case providers.Foreign:
+	case resource.NotOurs:
 		return false, failure.New(failure.AlreadyExists, "%v, and is left alone", err).WithPaths(f.dir)
-	case providers.Unseen:
+	case resource.Unobserved:
 		return false, failure.Wrap(err, failure.OutcomeUnknown, "look at %s", f.dir)
 	}
 	if err := f.make(ctx, user, within); err != nil {
-		if presence, _ := f.whose(f.name); presence == providers.Present { // only its durability is not certain
+		if presence, _ := f.whose(f.name); presence == resource.Present { // only its durability is not certain
 			return false, failure.Wrap(err, failure.OutcomeUnknown, "make the session's directory")
 		}
 		return false, fmt.Errorf("make the session's directory: %w", err)
@@ -217,11 +217,11 @@ func (f *Folder) rename(from, to string) error {
 // and is not ours is AlreadyExists; what cannot be removed is named.
 func (f *Folder) Remove(ctx context.Context) error {
 	switch presence, err := f.whose(f.name); presence {
-	case providers.Foreign:
+	case resource.NotOurs:
 		return failure.New(failure.AlreadyExists, "%v, and is left alone", err).WithPaths(f.dir)
-	case providers.Unseen:
+	case resource.Unobserved:
 		return err
-	case providers.Present:
+	case resource.Present:
 		if err := f.remove(ctx, ending); err != nil {
 			return err
 		}
@@ -259,10 +259,10 @@ func (f *Folder) Note(name string) error {
 // Noted says whether a note was left. Where there is no directory of ours, none was.
 func (f *Folder) Noted(name string) (bool, error) {
 	presence, err := f.whose(f.name)
-	if presence == providers.Absent || presence == providers.Foreign {
+	if presence == resource.Absent || presence == resource.NotOurs {
 		return false, nil
 	}
-	if presence != providers.Present {
+	if presence != resource.Present {
 		return false, err
 	}
 	_, err = f.parent.Lstat(f.name + "/" + name)

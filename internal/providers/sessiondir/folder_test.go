@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // Two clean-ups of one session do not fail each other.
@@ -43,7 +43,7 @@ func TestRemovedByTwoAtOnce(t *testing.T) {
 		if err := errors.Join(errs[:]...); err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
-		if presence, err := folders[0].Whose(); presence != providers.Absent {
+		if presence, err := folders[0].Whose(); presence != resource.Absent {
 			t.Fatalf("%d: %v %v", i, presence, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // Session is the directory of an intent whose sandbox is elsewhere: it is made before the sandbox is asked for, and goes when
@@ -22,72 +22,72 @@ type Session struct {
 
 // Make makes the directory, and then the sandbox by create. Where that certainly made none, nothing is left behind: the claim
 // ends with that answer.
-func (s Session) Make(ctx context.Context, user *User, within []string, create func(*Folder) providers.Result) providers.Result {
+func (s Session) Make(ctx context.Context, user *User, within []string, create func(*Folder) resource.Result) resource.Result {
 	at, err := OpenMade(s.Dir, s.ID)
 	if err != nil {
-		return providers.Result{Done: providers.No, Err: fmt.Errorf("make the session's directory: %w", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: fmt.Errorf("make the session's directory: %w", err)}
 	}
 	defer at.Close()
 	if _, err := at.Make(ctx, user, within...); err != nil {
 		// The sandbox cannot be there: it is asked for only when its directory is. What is left of that goes with the claim.
-		return providers.Result{Err: err}
+		return resource.Result{Err: err}
 	}
 	return s.Unmade(ctx, at, create(at))
 }
 
 // Unmade removes the directory after an answer that no sandbox was made.
-func (s Session) Unmade(ctx context.Context, at *Folder, r providers.Result) providers.Result {
-	if r.Done != providers.No {
+func (s Session) Unmade(ctx context.Context, at *Folder, r resource.Result) resource.Result {
+	if r.Outcome != resource.NotDone {
 		return r
 	}
 	if err := at.Remove(context.WithoutCancel(ctx)); err != nil {
-		return providers.Result{Err: errors.Join(r.Err, err), Evidence: r.Evidence}
+		return resource.Result{Err: errors.Join(r.Err, err), Evidence: r.Evidence}
 	}
 	r.Evidence = append(r.Evidence, s.saw("removed %s", s.Dir)...)
 	return r
 }
 
 // Observe is what is observed of a session whose sandbox cannot run any more, by o: it is there as long as its directory is.
-func (s Session) Observe(o providers.Observation, resource string) providers.Observation {
+func (s Session) Observe(o resource.Observation, id string) resource.Observation {
 	at, err := Open(s.Dir, s.ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		o.Evidence = append(o.Evidence, s.saw("%s %s, and directory absent at %s", s.What, o.Presence, s.Dir)...)
 		return o
 	}
 	if err != nil {
-		return providers.Observation{Err: err, Evidence: o.Evidence}
+		return resource.Observation{Err: err, Evidence: o.Evidence}
 	}
 	defer at.Close()
 	presence, err := at.Whose()
 	o.Evidence = append(o.Evidence, s.saw("%s %s, and directory %s at %s", s.What, o.Presence, presence, s.Dir)...)
-	if presence == providers.Foreign || presence == providers.Absent { // ours is gone, whoever took its place
-		return providers.Observation{Presence: o.Presence, Resource: resource, Evidence: o.Evidence}
+	if presence == resource.NotOurs || presence == resource.Absent { // ours is gone, whoever took its place
+		return resource.Observation{Presence: o.Presence, Resource: id, Evidence: o.Evidence}
 	}
-	return providers.Observation{Presence: presence, Resource: resource, Evidence: o.Evidence, Err: err}
+	return resource.Observation{Presence: presence, Resource: id, Evidence: o.Evidence, Err: err}
 }
 
 // Clear removes the directory of a session whose sandbox is gone, by r.
-func (s Session) Clear(ctx context.Context, r providers.Result) providers.Result {
+func (s Session) Clear(ctx context.Context, r resource.Result) resource.Result {
 	at, err := Open(s.Dir, s.ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r
 	}
 	if err != nil {
-		return providers.Result{Err: err, Evidence: r.Evidence}
+		return resource.Result{Err: err, Evidence: r.Evidence}
 	}
 	defer at.Close()
 	switch err := at.Remove(ctx); {
 	case failure.Is(err, failure.AlreadyExists): // a stranger's, and it stays
 		return r
 	case failure.Is(err, failure.Retained):
-		return providers.Result{Done: providers.No, Err: err, Evidence: r.Evidence}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: r.Evidence}
 	case err != nil:
-		return providers.Result{Err: err, Evidence: r.Evidence}
+		return resource.Result{Err: err, Evidence: r.Evidence}
 	}
 	r.Evidence = append(r.Evidence, s.saw("removed %s", s.Dir)...)
 	return r
 }
 
-func (s Session) saw(format string, args ...any) []providers.Evidence {
-	return []providers.Evidence{{At: s.Now().UTC(), What: fmt.Sprintf(format, args...)}}
+func (s Session) saw(format string, args ...any) []resource.Evidence {
+	return []resource.Evidence{{At: s.Now().UTC(), What: fmt.Sprintf(format, args...)}}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
 
@@ -27,9 +28,9 @@ type Case struct {
 	Provider providers.Provider
 	Options  string // of a target, JSON
 	// Intent is of a session that was not made yet, each time of another one.
-	Intent func() providers.Intent
+	Intent func() resource.Intent
 	// Dir is a session's private directory on this host.
-	Dir func(in providers.Intent) string
+	Dir func(in resource.Intent) string
 	// Runs says that commands can be run in its sandboxes here. Host is a variable of the worker's, which no command may have.
 	Runs bool
 	Host string
@@ -94,9 +95,9 @@ func (c Case) definition(t *testing.T) providers.Definition {
 }
 
 // absent holds that something is not there, by evidence, and that it cannot be entered.
-func (c Case) absent(t *testing.T, in providers.Intent) {
+func (c Case) absent(t *testing.T, in resource.Intent) {
 	t.Helper()
-	if o := c.Provider.Observe(bounded(t), in); o.Presence != providers.Absent || len(o.Evidence) == 0 {
+	if o := c.Provider.Observe(bounded(t), in); o.Presence != resource.Absent || len(o.Evidence) == 0 {
 		t.Errorf("%+v", o)
 	}
 	if sb, err := c.Provider.Enter(bounded(t), in, c.definition(t)); !failure.Is(err, failure.SessionLost) {
@@ -105,7 +106,7 @@ func (c Case) absent(t *testing.T, in providers.Intent) {
 }
 
 // made makes a session, which ends with the test.
-func (c Case) made(t *testing.T) providers.Intent {
+func (c Case) made(t *testing.T) resource.Intent {
 	t.Helper()
 	in := c.Intent()
 	r := c.Provider.Create(bounded(t), in)
@@ -113,20 +114,20 @@ func (c Case) made(t *testing.T) providers.Intent {
 		in.Resource = r.Resource
 	}
 	t.Cleanup(func() { c.gone(t, in) })
-	if r.Done != providers.Yes || r.Resource == "" || r.Err != nil {
+	if r.Outcome != resource.Done || r.Resource == "" || r.Err != nil {
 		t.Fatalf("%+v", r)
 	}
 	return in
 }
 
-func (c Case) gone(t *testing.T, in providers.Intent) {
+func (c Case) gone(t *testing.T, in resource.Intent) {
 	t.Helper()
 	for ctx := bounded(t); ; time.Sleep(10 * time.Millisecond) { // to be asked for is not to be gone
-		if r := c.Provider.Delete(ctx, in); r.Done != providers.Yes {
+		if r := c.Provider.Delete(ctx, in); r.Outcome != resource.Done {
 			t.Errorf("delete: %+v", r)
 			return
 		}
-		if o := c.Provider.Observe(ctx, in); o.Presence == providers.Absent || ctx.Err() != nil {
+		if o := c.Provider.Observe(ctx, in); o.Presence == resource.Absent || ctx.Err() != nil {
 			break
 		}
 	}
@@ -139,16 +140,16 @@ func (c Case) life(t *testing.T) {
 	in := c.made(t)
 	named := in
 	named.Resource = ""
-	for _, known := range []providers.Intent{in, named} {
-		if o := c.Provider.Observe(bounded(t), known); o.Presence != providers.Present || o.Resource != in.Resource {
+	for _, known := range []resource.Intent{in, named} {
+		if o := c.Provider.Observe(bounded(t), known); o.Presence != resource.Present || o.Resource != in.Resource {
 			t.Errorf("%+v, made was %s", o, in.Resource)
 		}
-		if r := c.Provider.Resolve(bounded(t), known); r.Done != providers.Yes || r.Resource != in.Resource {
+		if r := c.Provider.Resolve(bounded(t), known); r.Outcome != resource.Done || r.Resource != in.Resource {
 			t.Errorf("resolved: %+v, made was %s", r, in.Resource)
 		}
 	}
 	c.gone(t, in)
-	if r := c.Provider.Delete(bounded(t), in); r.Done != providers.Yes {
+	if r := c.Provider.Delete(bounded(t), in); r.Outcome != resource.Done {
 		t.Errorf("a second delete: %+v", r)
 	}
 }
@@ -163,13 +164,13 @@ func (c Case) another(t *testing.T) {
 	if f := sb.Fence(bounded(t)); !f.Sure {
 		t.Errorf("%+v", f)
 	}
-	if o := c.Provider.Observe(bounded(t), in); o.Presence != providers.Present {
+	if o := c.Provider.Observe(bounded(t), in); o.Presence != resource.Present {
 		t.Errorf("it does not outlive a fence: %+v", o)
 	}
 }
 
 // run runs a script under a supervisor to its end.
-func (c Case) run(t *testing.T, in providers.Intent, sb providers.Sandbox, name, script string) (stdout string, exit supervise.Exit) {
+func (c Case) run(t *testing.T, in resource.Intent, sb providers.Sandbox, name, script string) (stdout string, exit supervise.Exit) {
 	t.Helper()
 	p, err := supervise.Start(bounded(t), sb.Launcher(), filepath.Join(c.Dir(in), "ops", name), supervise.Spec{
 		Argv: []string{c.Shell, "-c", script}, Env: sb.BaseEnv(), Dir: sb.Workdir(), Mark: supervise.Mark(in.Claim, name), MaxOutput: 1 << 20, Grace: time.Second,

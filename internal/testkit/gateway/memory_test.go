@@ -15,7 +15,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 func reason(s *wire.Sandbox) string { return s.GetStatus().GetConditions()[0].GetReason() }
@@ -430,7 +430,7 @@ func TestTheEngineInMemory(t *testing.T) {
 	if got.HostConfig.NanoCPUs != 1500000000 || got.HostConfig.MemorySwap != 536870912 || len(got.Mounts) != 1 || got.Mounts[0].RW || got.Mounts[0].Source != dir {
 		t.Errorf("%+v %+v", got.HostConfig.Resources, got.Mounts)
 	}
-	if _, presence, err := e.Image(bounded(t), "image"); err != nil || presence != providers.Present {
+	if _, presence, err := e.Image(bounded(t), "image"); err != nil || presence != resource.Present {
 		t.Errorf("%v %v", presence, err)
 	}
 	_, err = e.Remove(bounded(t), list[0].ID)
