@@ -69,27 +69,27 @@ func Commands(d *cli.Deps) cli.Commands {
 	open := opens(d)
 	prepares := preparer{d, open}
 	return cli.Commands{
-		"demo": func() *cobra.Command { return demo.New(d, open, loads(d), nil) },
+		"demo": func() *cobra.Command { return demo.New(d, open, loads(d)) },
 		"init": func() *cobra.Command {
-			return initproject.New(d, loadsWith(d), prepares.initialise(loadsToPrepare(d)), nil)
+			return initproject.New(d, loadsWith(d), prepares.initialise(loadsToPrepare(d)))
 		},
 		"prepare":    func() *cobra.Command { return prepare.New(d, loadsToPrepare(d), prepares.images) },
 		"provision":  func() *cobra.Command { return provision.New(d, here(d), newGateways(d.Env).at) },
-		"doctor":     func() *cobra.Command { return doctor.New(d, examines(d), nil) },
-		"run":        func() *cobra.Command { return run.New(d, open, nil) },
-		"resume":     func() *cobra.Command { return resume.New(d, open, nil) },
-		"answer":     func() *cobra.Command { return answer.New(d, open, nil) },
-		"diff":       func() *cobra.Command { return diff.New(d, open, nil) },
-		"writeback":  func() *cobra.Command { return writeback.New(d, open, nil) },
+		"doctor":     func() *cobra.Command { return doctor.New(d, examines(d)) },
+		"run":        func() *cobra.Command { return run.New(d, open) },
+		"resume":     func() *cobra.Command { return resume.New(d, open) },
+		"answer":     func() *cobra.Command { return answer.New(d, open) },
+		"diff":       func() *cobra.Command { return diff.New(d, open) },
+		"writeback":  func() *cobra.Command { return writeback.New(d, open) },
 		"runs":       func() *cobra.Command { return runs.New(d, open) },
-		"cleanup":    func() *cobra.Command { return cleanup.New(d, open, nil) },
+		"cleanup":    func() *cobra.Command { return cleanup.New(d, open) },
 		"claims":     func() *cobra.Command { return claims.New(d, open) },
 		"images":     func() *cobra.Command { return images.New(d, open, prepares.engine) },
-		"types":      func() *cobra.Command { return types.New(d, nil) },
-		"script":     func() *cobra.Command { return cliscript.New(d, scripts(prepares), nil) },
-		"config":     func() *cobra.Command { return config.New(d, nil) },
-		"completion": func() *cobra.Command { return completion.New(d, nil) },
-		"version":    func() *cobra.Command { return version.New(d, nil) },
-		"help":       func() *cobra.Command { return help.New(d, nil) },
+		"types":      func() *cobra.Command { return types.New(d) },
+		"script":     func() *cobra.Command { return cliscript.New(d, scripts(prepares)) },
+		"config":     func() *cobra.Command { return config.New(d) },
+		"completion": func() *cobra.Command { return completion.New(d) },
+		"version":    func() *cobra.Command { return version.New(d) },
+		"help":       func() *cobra.Command { return help.New(d) },
 	}
 }

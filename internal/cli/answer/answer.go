@@ -27,8 +27,8 @@ type Options struct {
 	NoResume bool
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &Options{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:   "answer RUN KEY [VALUE]",
@@ -55,9 +55,6 @@ $ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
 			if cmd.Flags().Changed("digest") && len(o.Digest) < shortDigest {
 				return failure.New(failure.Usage, "--digest %q: give at least %d characters of it", o.Digest, shortDigest).
 					WithHint("laufwerk diff %s", failure.Quote(o.Run))
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return answer(cmd.Context(), o)
 		},

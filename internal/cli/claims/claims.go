@@ -18,7 +18,7 @@ import (
 // New makes the group.
 func New(d *cli.Deps, open worker.Open) *cobra.Command {
 	g := cli.Group("claims", "Look at everything that was allocated, and give up what can never be proved",
-		newList(d, open, nil), newShow(d, open, nil), newAbandon(d, open, nil))
+		newList(d, open), newShow(d, open), newAbandon(d, open))
 	g.GroupID = cli.SectionOperate
 	return g
 }
@@ -31,7 +31,7 @@ type ListOptions struct {
 	Run  string
 }
 
-func newList(d *cli.Deps, open worker.Open, runF func(context.Context, *ListOptions) error) *cobra.Command {
+func newList(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &ListOptions{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -40,9 +40,6 @@ func newList(d *cli.Deps, open worker.Open, runF func(context.Context, *ListOpti
 Without --all only what is outstanding is listed.`,
 		Example: "$ laufwerk claims list\n$ laufwerk claims list --all --run 261129-k3f9x2ab --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return list(cmd.Context(), o)
 		},
 	}
@@ -136,7 +133,7 @@ type ShowOptions struct {
 	Claim string
 }
 
-func newShow(d *cli.Deps, open worker.Open, runF func(context.Context, *ShowOptions) error) *cobra.Command {
+func newShow(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &ShowOptions{Deps: d, Open: open}
 	return &cobra.Command{
 		Use:     "show CLAIM",
@@ -144,9 +141,6 @@ func newShow(d *cli.Deps, open worker.Open, runF func(context.Context, *ShowOpti
 		Example: "$ laufwerk claims show cabcdefghijklmno",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Claim = args[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return show(cmd.Context(), o)
 		},
 	}
@@ -199,7 +193,7 @@ type AbandonOptions struct {
 	Reason string
 }
 
-func newAbandon(d *cli.Deps, open worker.Open, runF func(context.Context, *AbandonOptions) error) *cobra.Command {
+func newAbandon(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &AbandonOptions{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:   "abandon CLAIM",
@@ -209,9 +203,6 @@ exist, and keeps it with your reason for ever. A claim that clean-up was never t
 		Example: "$ laufwerk claims abandon cabcdefghijklmno --reason 'the machine was reinstalled'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Claim = args[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return abandon(cmd.Context(), o)
 		},
 	}

@@ -23,8 +23,8 @@ type Options struct {
 	Request cleanup.Request
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &Options{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:   "cleanup [RUN]",
@@ -50,9 +50,6 @@ $ laufwerk cleanup --all --accept-identity 'docker engine ID at /old=docker engi
 			}
 			if f := cmd.Flags().Lookup("accept-identity"); f.Changed && o.Request.Accept == "" {
 				return cli.Usage(cmd, "--accept-identity names nothing")
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return run(cmd.Context(), o)
 		},

@@ -24,8 +24,8 @@ type Options struct {
 // Shells are those that there is a script for.
 func Shells() []string { return []string{"bash", "zsh", "fish", "powershell"} }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, runF func(*Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps) *cobra.Command {
 	opts := &Options{UI: d.UI}
 	return &cobra.Command{
 		Use:   "completion SHELL",
@@ -50,9 +50,6 @@ func New(d *cli.Deps, runF func(*Options) error) *cobra.Command {
 				}
 				return cli.Usage(cmd, "there is no completion for %q: expected bash, zsh, fish or powershell", opts.Shell).
 					WithHint("laufwerk completion %s", near)
-			}
-			if runF != nil {
-				return runF(opts)
 			}
 			return run(opts)
 		},

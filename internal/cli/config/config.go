@@ -15,8 +15,8 @@ type Options struct {
 	Settings func() (*settings.Settings, error)
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, runF func(*Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps) *cobra.Command {
 	opts := &Options{UI: d.UI, Settings: d.Settings}
 	return &cobra.Command{
 		Use:   "config",
@@ -26,9 +26,6 @@ default. What each of them does: laufwerk help environment.`,
 		Example: "$ laufwerk config\n\n# As it would be for one command\n$ laufwerk config --set script.stepTime=10s --json",
 		GroupID: cli.SectionOperate,
 		RunE: func(*cobra.Command, []string) error {
-			if runF != nil {
-				return runF(opts)
-			}
 			return run(opts)
 		},
 	}

@@ -31,8 +31,8 @@ type Options struct {
 	Kill bool
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, open worker.Open, validate scaffold.Validate, runF func(context.Context, *Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps, open worker.Open, validate scaffold.Validate) *cobra.Command {
 	o := &Options{Deps: d, Open: open, Validate: validate}
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -51,9 +51,6 @@ and finishes. Then the ledger is printed: everything that was allocated, and the
 					again = "laufwerk demo --kill --yes"
 				}
 				return failure.New(failure.Usage, "the demo asks a person, and there is no terminal: --yes approves the difference").WithHint("%s", again)
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return run(cmd.Context(), o)
 		},

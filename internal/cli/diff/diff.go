@@ -18,8 +18,8 @@ type Options struct {
 	Run string
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &Options{Deps: d, Open: open}
 	return &cobra.Command{
 		Use:   "diff RUN",
@@ -31,9 +31,6 @@ machine comes first.`,
 		GroupID: cli.SectionRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return run(cmd.Context(), o)
 		},
 	}

@@ -26,8 +26,8 @@ type Options struct {
 	Report bool
 }
 
-// New makes the command. where makes what it looks at, once flags are known. runF replaces what it does in tests.
-func New(d *cli.Deps, where func(probe bool) doctor.Options, runF func(context.Context, *Options) error) *cobra.Command {
+// New makes the command. where makes what it looks at, once flags are known.
+func New(d *cli.Deps, where func(probe bool) doctor.Options) *cobra.Command {
 	o := &Options{Deps: d}
 	var execution, target string
 	var scan, probe bool
@@ -50,9 +50,6 @@ which runs a container of it.`,
 			}
 			o.Look = where(probe)
 			o.Look.Execution, o.Look.Target, o.Look.Scan, o.Look.Probe = execution, target, scan, probe
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return run(cmd.Context(), o)
 		},
 	}

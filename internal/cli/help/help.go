@@ -16,8 +16,8 @@ type Options struct {
 	Words []string
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, runF func(*Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps) *cobra.Command {
 	opts := &Options{UI: d.UI}
 	return &cobra.Command{
 		Use:   "help [COMMAND...]",
@@ -31,9 +31,6 @@ func New(d *cli.Deps, runF func(*Options) error) *cobra.Command {
 		GroupID: cli.SectionOther,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Root, opts.Words = cmd.Root(), args
-			if runF != nil {
-				return runF(opts)
-			}
 			return run(opts)
 		},
 	}

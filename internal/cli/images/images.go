@@ -23,7 +23,7 @@ type Engine func(ctx context.Context) (*dockerengine.Engine, error)
 
 // New makes the group.
 func New(d *cli.Deps, open worker.Open, engine Engine) *cobra.Command {
-	g := cli.Group("images", "List prepared images, and remove those that nothing needs", newList(d, open, engine, nil), newPrune(d, open, engine, nil))
+	g := cli.Group("images", "List prepared images, and remove those that nothing needs", newList(d, open, engine), newPrune(d, open, engine))
 	g.GroupID = cli.SectionOperate
 	return g
 }
@@ -76,7 +76,7 @@ func used(s *runs.Service) func(ctx context.Context) (map[string][]string, error
 	}
 }
 
-func newList(d *cli.Deps, open worker.Open, engine Engine, runF func(context.Context, *Options) error) *cobra.Command {
+func newList(d *cli.Deps, open worker.Open, engine Engine) *cobra.Command {
 	o := &Options{Deps: d, Open: open, Engine: engine}
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -89,9 +89,6 @@ foreign: of another image cache.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(cmd); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return list(cmd.Context(), o)
 		},
@@ -130,7 +127,7 @@ func list(ctx context.Context, o *Options) error {
 	return ui.Document(map[string]any{"images": all})
 }
 
-func newPrune(d *cli.Deps, open worker.Open, engine Engine, runF func(context.Context, *Options) error) *cobra.Command {
+func newPrune(d *cli.Deps, open worker.Open, engine Engine) *cobra.Command {
 	o := &Options{Deps: d, Open: open, Engine: engine}
 	cmd := &cobra.Command{
 		Use:   "prune",
@@ -142,9 +139,6 @@ images and everything of other image caches are left alone.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(cmd); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return prune(cmd.Context(), o)
 		},

@@ -46,8 +46,8 @@ type Prepared struct {
 // Prepare prepares a target of the project at root.
 type Prepare func(ctx context.Context, root, kind, target string) (*Prepared, error)
 
-// New makes the command. load loads a project. runF replaces what it does in tests.
-func New(d *cli.Deps, load scaffold.Load, prepare Prepare, runF func(context.Context, *Options) error) *cobra.Command {
+// New makes the command. load loads a project.
+func New(d *cli.Deps, load scaffold.Load, prepare Prepare) *cobra.Command {
 	opts := &Options{UI: d.UI, Load: load, Prepare: prepare, deps: d}
 	opts.Root = func() string { dir, _ := d.ProjectDir(); return dir }
 	cmd := &cobra.Command{
@@ -80,9 +80,6 @@ image or in the project.`,
 			opts.agentGiven = cmd.Flags().Changed("agent-command")
 			if err := check(cmd, opts); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), opts)
 			}
 			return run(cmd.Context(), opts)
 		},

@@ -114,7 +114,7 @@ with --ca, --npmrc, --registry and --proxy is for the installation alone and sta
 	}}
 }
 
-func newImages(d *cli.Deps, load Project, kind string, images Images, runF func(context.Context, *ImageOptions) error) *cobra.Command {
+func newImages(d *cli.Deps, load Project, kind string, images Images) *cobra.Command {
 	o := &ImageOptions{Deps: d, Project: load, Prepare: images, Request: ImageRequest{Kind: kind}}
 	says := abouts()[kind]
 	cmd := &cobra.Command{
@@ -125,9 +125,6 @@ func newImages(d *cli.Deps, load Project, kind string, images Images, runF func(
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(cmd); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return runImages(cmd.Context(), o)
 		},

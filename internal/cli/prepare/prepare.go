@@ -25,7 +25,7 @@ const localKind = "local"
 // New makes the group.
 func New(d *cli.Deps, load Project, images Images) *cobra.Command {
 	g := cli.Group("prepare", "Make ready what execution targets need",
-		newLocal(d, load, nil), newImages(d, load, dockerKind, images, nil), newImages(d, load, openshellKind, images, nil))
+		newLocal(d, load), newImages(d, load, dockerKind, images), newImages(d, load, openshellKind, images))
 	g.GroupID = cli.SectionStart
 	return g
 }
@@ -39,7 +39,7 @@ type LocalOptions struct {
 	Codex  string
 }
 
-func newLocal(d *cli.Deps, load Project, runF func(context.Context, *LocalOptions) error) *cobra.Command {
+func newLocal(d *cli.Deps, load Project) *cobra.Command {
 	o := &LocalOptions{Deps: d, Project: load}
 	cmd := &cobra.Command{
 		Use:   "local",
@@ -53,9 +53,6 @@ With --codex a Codex of your own is used instead, until the next laufwerk prepar
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("codex") && o.Codex == "" {
 				return cli.Usage(cmd, "--codex names no program")
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return local(cmd.Context(), o)
 		},

@@ -25,7 +25,7 @@ type Gateway func(ctx context.Context, alias string) (*openshell.Gateway, error)
 
 // New makes the group.
 func New(d *cli.Deps, load Project, gateway Gateway) *cobra.Command {
-	g := cli.Group("provision", "Hand a gateway what execution targets need of it", newOpenShell(d, load, gateway, nil))
+	g := cli.Group("provision", "Hand a gateway what execution targets need of it", newOpenShell(d, load, gateway))
 	g.GroupID = cli.SectionStart
 	return g
 }
@@ -45,7 +45,7 @@ type OpenShellOptions struct {
 // kind is that of the targets that are provisioned.
 const kind = "openshell"
 
-func newOpenShell(d *cli.Deps, load Project, gateway Gateway, runF func(context.Context, *OpenShellOptions) error) *cobra.Command {
+func newOpenShell(d *cli.Deps, load Project, gateway Gateway) *cobra.Command {
 	o := &OpenShellOptions{Deps: d, Project: load, Gateway: gateway}
 	cmd := &cobra.Command{
 		Use:   "openshell",
@@ -64,9 +64,6 @@ What is there already is looked at, whoever made it, and not overwritten. With -
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("target") && o.Target == "" {
 				return cli.Usage(cmd, "--target is empty")
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return run(cmd.Context(), o)
 		},

@@ -25,8 +25,8 @@ type Options struct {
 	Accept     string
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &Options{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:   "resume [RUN]",
@@ -55,9 +55,6 @@ is kept with each claim.`,
 			}
 			if o.Accept != "" && o.Run == "" {
 				return failure.New(failure.Usage, "--accept-identity is said of one run").WithHint("laufwerk cleanup --all --accept-identity %s", failure.Quote(o.Accept))
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return run(cmd.Context(), o)
 		},

@@ -31,8 +31,8 @@ type Options struct {
 	NoExchange bool
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &Options{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:   "run WORKFLOW",
@@ -57,9 +57,6 @@ $ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
 			o.Workflow = args[0]
 			if o.Key == "" && cmd.Flags().Changed("key") {
 				return cli.Usage(cmd, "--key is empty: it would start another run each time")
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return run(cmd.Context(), o)
 		},

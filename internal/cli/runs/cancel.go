@@ -18,7 +18,7 @@ type CancelOptions struct {
 	Force  bool
 }
 
-func newCancel(d *cli.Deps, open worker.Open, runF func(context.Context, *CancelOptions) error) *cobra.Command {
+func newCancel(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &CancelOptions{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
@@ -28,9 +28,6 @@ the run allocated stays recorded until laufwerk cleanup gives it up.`,
 		Example: "$ laufwerk runs cancel 261129-k3f9x2ab && laufwerk cleanup 261129-k3f9x2ab",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return cancel(cmd.Context(), o)
 		},
 	}
@@ -63,7 +60,7 @@ type PruneOptions struct {
 	Run  string
 }
 
-func newPrune(d *cli.Deps, open worker.Open, runF func(context.Context, *PruneOptions) error) *cobra.Command {
+func newPrune(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &PruneOptions{Deps: d, Open: open}
 	return &cobra.Command{
 		Use:     "prune RUN",
@@ -71,9 +68,6 @@ func newPrune(d *cli.Deps, open worker.Open, runF func(context.Context, *PruneOp
 		Example: "$ laufwerk runs prune 261129-k3f9x2ab",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return prune(cmd.Context(), o)
 		},
 	}

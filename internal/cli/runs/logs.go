@@ -22,7 +22,7 @@ type LogsOptions struct {
 	Follow bool
 }
 
-func newLogs(d *cli.Deps, open worker.Open, runF func(context.Context, *LogsOptions) error) *cobra.Command {
+func newLogs(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &LogsOptions{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:     "logs RUN",
@@ -30,9 +30,6 @@ func newLogs(d *cli.Deps, open worker.Open, runF func(context.Context, *LogsOpti
 		Example: "$ laufwerk runs logs 261129-k3f9x2ab -f\n$ laufwerk runs logs 261129-k3f9x2ab --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return logs(cmd.Context(), o)
 		},
 	}

@@ -16,7 +16,7 @@ import (
 // New makes the group.
 func New(d *cli.Deps, open worker.Open) *cobra.Command {
 	g := cli.Group("runs", "List, show, follow, cancel and prune runs",
-		newList(d, open, nil), newShow(d, open, nil), newLogs(d, open, nil), newCancel(d, open, nil), newPrune(d, open, nil))
+		newList(d, open), newShow(d, open), newLogs(d, open), newCancel(d, open), newPrune(d, open))
 	g.GroupID = cli.SectionRuns
 	return g
 }
@@ -28,16 +28,13 @@ type ListOptions struct {
 	All  bool
 }
 
-func newList(d *cli.Deps, open worker.Open, runF func(context.Context, *ListOptions) error) *cobra.Command {
+func newList(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &ListOptions{Deps: d, Open: open}
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the runs of this project, newest first",
 		Example: "$ laufwerk runs list\n$ laufwerk runs list --all --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return list(cmd.Context(), o)
 		},
 	}

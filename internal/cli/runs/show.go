@@ -22,7 +22,7 @@ type ShowOptions struct {
 	Run  string
 }
 
-func newShow(d *cli.Deps, open worker.Open, runF func(context.Context, *ShowOptions) error) *cobra.Command {
+func newShow(d *cli.Deps, open worker.Open) *cobra.Command {
 	o := &ShowOptions{Deps: d, Open: open}
 	return &cobra.Command{
 		Use:     "show RUN",
@@ -30,9 +30,6 @@ func newShow(d *cli.Deps, open worker.Open, runF func(context.Context, *ShowOpti
 		Example: "$ laufwerk runs show 261129-k3f9x2ab",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return show(cmd.Context(), o)
 		},
 	}

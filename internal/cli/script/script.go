@@ -31,8 +31,8 @@ type Options struct {
 	Args string
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, runner Runner, runF func(context.Context, *Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps, runner Runner) *cobra.Command {
 	o := &Options{Deps: d, Runner: runner}
 	cmd := &cobra.Command{
 		Use:   "script FILE.ts",
@@ -51,9 +51,6 @@ be loaded at any time, can only load what is prepared. Node and Bun cannot run s
 			o.File = args[0]
 			if o.Args != "" && o.Call == "" {
 				return cli.Usage(cmd, "--args are for a function: name it with --call").WithHint("laufwerk script %s --call NAME --args %s", failure.Quote(o.File), failure.Quote(o.Args))
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return run(cmd.Context(), o)
 		},

@@ -19,8 +19,8 @@ type Options struct {
 	Force bool
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, runF func(*Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps) *cobra.Command {
 	opts := &Options{UI: d.UI, Root: func() (string, error) { return project.Find(d.Env.Dir, d.Flags.Project, "") }}
 	cmd := &cobra.Command{
 		Use:   "types",
@@ -30,9 +30,6 @@ left alone. Nothing else is touched, and the config need not be valid.`,
 		Example: "$ laufwerk types\n\n# Take back a tsconfig that was changed\n$ laufwerk types --force",
 		GroupID: cli.SectionOperate,
 		RunE: func(*cobra.Command, []string) error {
-			if runF != nil {
-				return runF(opts)
-			}
 			return run(opts)
 		},
 	}

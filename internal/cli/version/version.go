@@ -15,8 +15,8 @@ type Options struct {
 	Build func() build.Info
 }
 
-// New makes the command; runF replaces what it does in tests.
-func New(d *cli.Deps, runF func(*Options) error) *cobra.Command {
+// New makes the command.
+func New(d *cli.Deps) *cobra.Command {
 	opts := &Options{UI: d.UI, Build: build.Read}
 	return &cobra.Command{
 		Use:     "version",
@@ -24,9 +24,6 @@ func New(d *cli.Deps, runF func(*Options) error) *cobra.Command {
 		Example: "$ laufwerk version\n$ laufwerk version --json",
 		GroupID: cli.SectionOther,
 		RunE: func(*cobra.Command, []string) error {
-			if runF != nil {
-				return runF(opts)
-			}
 			return run(opts)
 		},
 	}

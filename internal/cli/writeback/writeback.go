@@ -22,14 +22,14 @@ type Options struct {
 	NoExchange bool
 }
 
-// New makes the group; runF replaces what its commands do in tests.
-func New(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error) *cobra.Command {
-	g := cli.Group("writeback", "End a write-back that was killed half-way", command(d, open, runF, false), command(d, open, runF, true))
+// New makes the group.
+func New(d *cli.Deps, open worker.Open) *cobra.Command {
+	g := cli.Group("writeback", "End a write-back that was killed half-way", command(d, open, false), command(d, open, true))
 	g.GroupID = cli.SectionOperate
 	return g
 }
 
-func command(d *cli.Deps, open worker.Open, runF func(context.Context, *Options) error, abort bool) *cobra.Command {
+func command(d *cli.Deps, open worker.Open, abort bool) *cobra.Command {
 	o := &Options{Deps: d, Open: open, Abort: abort}
 	cmd := &cobra.Command{
 		Use:     "continue RUN",
@@ -38,9 +38,6 @@ func command(d *cli.Deps, open worker.Open, runF func(context.Context, *Options)
 		Example: "$ laufwerk writeback continue 261129-k3f9x2ab",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return run(cmd.Context(), o)
 		},
 	}
