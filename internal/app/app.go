@@ -7,26 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
-	"github.com/laufwerk/laufwerk/internal/cli/answer"
-	"github.com/laufwerk/laufwerk/internal/cli/claims"
-	"github.com/laufwerk/laufwerk/internal/cli/cleanup"
-	"github.com/laufwerk/laufwerk/internal/cli/completion"
-	"github.com/laufwerk/laufwerk/internal/cli/config"
-	"github.com/laufwerk/laufwerk/internal/cli/demo"
-	"github.com/laufwerk/laufwerk/internal/cli/diff"
-	"github.com/laufwerk/laufwerk/internal/cli/doctor"
-	"github.com/laufwerk/laufwerk/internal/cli/help"
 	"github.com/laufwerk/laufwerk/internal/cli/images"
 	"github.com/laufwerk/laufwerk/internal/cli/initproject"
 	"github.com/laufwerk/laufwerk/internal/cli/prepare"
-	"github.com/laufwerk/laufwerk/internal/cli/provision"
-	"github.com/laufwerk/laufwerk/internal/cli/resume"
-	"github.com/laufwerk/laufwerk/internal/cli/run"
-	"github.com/laufwerk/laufwerk/internal/cli/runs"
-	cliscript "github.com/laufwerk/laufwerk/internal/cli/script"
-	"github.com/laufwerk/laufwerk/internal/cli/types"
-	"github.com/laufwerk/laufwerk/internal/cli/version"
-	"github.com/laufwerk/laufwerk/internal/cli/writeback"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -42,7 +25,7 @@ func Main(ctx context.Context, env *system.Env) int {
 	}
 	env.OutliveReaders()
 	if len(env.Args) > 0 && cli.IsCompletion(env.Args[0]) {
-		return complete(ctx, env)
+		return cli.Complete(ctx, env, Commands)
 	}
 	return cli.Execute(ctx, env, Commands)
 }
@@ -54,10 +37,10 @@ type Entry func(args []string, env *system.Env) int
 // of it, and no flag of a user reaches it.
 func entries() map[string]Entry {
 	return map[string]Entry{
-		script.Argument:    isolate,
-		demo.AgentArgument: demo.Agent,
-		supervise.Argument: func(args []string, env *system.Env) int { return supervise.Main(env, args) },
-		inside.Argument:    func(args []string, env *system.Env) int { return inside.Main(env, args) },
+		script.Argument:       isolate,
+		cli.DemoAgentArgument: cli.RunDemoAgent,
+		supervise.Argument:    func(args []string, env *system.Env) int { return supervise.Main(env, args) },
+		inside.Argument:       func(args []string, env *system.Env) int { return inside.Main(env, args) },
 	}
 }
 
@@ -68,28 +51,12 @@ func IsEntry(arg string) bool { return entries()[arg] != nil }
 func Commands(d *cli.Deps) cli.Commands {
 	open := opens(d)
 	prepares := preparer{d, open}
-	return cli.Commands{
-		"demo": func() *cobra.Command { return demo.New(d, open, loads(d)) },
-		"init": func() *cobra.Command {
-			return initproject.New(d, loadsWith(d), prepares.initialise(loadsToPrepare(d)))
-		},
-		"prepare":    func() *cobra.Command { return prepare.New(d, loadsToPrepare(d), prepares.images) },
-		"provision":  func() *cobra.Command { return provision.New(d, here(d), newGateways(d.Env).at) },
-		"doctor":     func() *cobra.Command { return doctor.New(d, examines(d)) },
-		"run":        func() *cobra.Command { return run.New(d, open) },
-		"resume":     func() *cobra.Command { return resume.New(d, open) },
-		"answer":     func() *cobra.Command { return answer.New(d, open) },
-		"diff":       func() *cobra.Command { return diff.New(d, open) },
-		"writeback":  func() *cobra.Command { return writeback.New(d, open) },
-		"runs":       func() *cobra.Command { return runs.New(d, open) },
-		"cleanup":    func() *cobra.Command { return cleanup.New(d, open) },
-		"claims":     func() *cobra.Command { return claims.New(d, open) },
-		"images":     func() *cobra.Command { return images.New(d, open, prepares.engine) },
-		"types":      func() *cobra.Command { return types.New(d) },
-		"script":     func() *cobra.Command { return cliscript.New(d, scripts(prepares)) },
-		"config":     func() *cobra.Command { return config.New(d) },
-		"completion": func() *cobra.Command { return completion.New(d) },
-		"version":    func() *cobra.Command { return version.New(d) },
-		"help":       func() *cobra.Command { return help.New(d) },
+	p := projects{d, prepares}
+	out := cli.NewCommands(d, cli.UseCases{Open: open, Projects: p, Doctor: examines(d), Gateway: newGateways(d.Env).at})
+	out["init"] = func() *cobra.Command {
+		return initproject.New(d, p.Check, prepares.initialise(p.LoadToPrepare))
 	}
+	out["prepare"] = func() *cobra.Command { return prepare.New(d, p.LoadToPrepare, prepares.images) }
+	out["images"] = func() *cobra.Command { return images.New(d, open, prepares.engine) }
+	return out
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/runs"
-	"github.com/laufwerk/laufwerk/internal/script"
 )
 
 // examines says where doctor looks: with the resolvers that runs use.
@@ -33,15 +32,9 @@ func examines(d *cli.Deps) func(probe bool) doctor.Options {
 				}
 				return s.Home()
 			},
-			Open: func(ctx context.Context) (*runs.Service, error) { return open(ctx, probe) },
-			Runner: func() (*script.Runner, error) {
-				s, err := d.Settings()
-				if err != nil {
-					return nil, err
-				}
-				return recalling(d, s), nil
-			},
-			Dir: d.Env.Dir, Project: d.Flags.Project, Kinds: kinds,
+			Open:   func(ctx context.Context) (*runs.Service, error) { return open(ctx, probe) },
+			Runner: projects{d: d}.reader,
+			Dir:    d.Env.Dir, Project: d.Flags.Project, Kinds: kinds,
 			Provider: func(kind string) (providers.Provider, bool) { return p.provider(kind) },
 			Login:    func() (login.Codex, error) { return login.ReadCodex(d.Env.Vars, d.Env.Home(), d.Env.Now()) },
 			Now:      d.Env.Now,

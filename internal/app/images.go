@@ -10,7 +10,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/initproject"
 	cliprepare "github.com/laufwerk/laufwerk/internal/cli/prepare"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
-	"github.com/laufwerk/laufwerk/internal/cli/worker"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
@@ -66,7 +65,7 @@ func newEngines(env *system.Env, set *settings.Settings) *engines {
 // preparer prepares images of targets.
 type preparer struct {
 	d    *cli.Deps
-	open worker.Open
+	open cli.OpenRuns
 }
 
 // wanted is one image.

@@ -8,11 +8,17 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
 	"github.com/laufwerk/laufwerk/internal/project"
-	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
+
+// projects loads projects. It alone says with which limits, which recorded bundles and which answers of the host their
+// TypeScript is evaluated.
+type projects struct {
+	d        *cli.Deps
+	prepares preparer
+}
 
 // runner evaluates TypeScript within the limits that the settings give.
 func runner(d *cli.Deps, s *settings.Settings) *script.Runner {
@@ -25,84 +31,89 @@ func runner(d *cli.Deps, s *settings.Settings) *script.Runner {
 	}
 }
 
-// recalling is a runner that uses what runs have remembered of the project, and adds nothing: for commands that only look.
-func recalling(d *cli.Deps, s *settings.Settings) *script.Runner {
-	r := runner(d, s)
+// millis is at least 1: for the isolate, 0 is no limit.
+func millis(d time.Duration) int64 { return max(1, d.Milliseconds()) }
+
+// reader is a runner that uses the bundles that runs have recorded, and adds none: for commands that only read.
+func (p projects) reader() (*script.Runner, error) {
+	s, err := p.d.Settings()
+	if err != nil {
+		return nil, err
+	}
+	r := runner(p.d, s)
 	dir, err := s.Home()
 	if err != nil {
-		return r
+		return r, nil
 	}
 	if home, err := store.OpenHome(dir, false); err == nil { // which nobody else can write
 		r.Bundles, r.Recalls = home.BundlesDir(), true
 	}
-	return r
+	return r, nil
 }
 
-// millis is at least 1: for the isolate, 0 is no limit.
-func millis(d time.Duration) int64 { return max(1, d.Milliseconds()) }
-
-// here loads the project that a command is called in.
-func here(d *cli.Deps) func(ctx context.Context) (*project.Project, error) {
-	return func(ctx context.Context) (*project.Project, error) {
-		s, err := d.Settings()
-		if err != nil {
-			return nil, err
-		}
-		home, err := s.Home()
-		if err != nil {
-			return nil, err
-		}
-		root, err := project.Find(d.Env.Dir, d.Flags.Project, home)
-		if err != nil {
-			return nil, err
-		}
-		return project.Load(ctx, recalling(d, s), root)
+// Load is cli.Projects.
+func (p projects) Load(ctx context.Context, root string) (*project.Project, error) {
+	r, err := p.reader()
+	if err != nil {
+		return nil, err
 	}
+	return project.Load(ctx, r, root)
 }
 
-// loads says whether the project at root, and each of its workflows, can be loaded.
-func loads(d *cli.Deps) func(ctx context.Context, root string) error {
-	return func(ctx context.Context, root string) error {
-		_, err := loadsWith(d)(ctx, root, nil)
-		return err
+// LoadToPrepare loads the project at a root whose images are about to be prepared.
+func (p projects) LoadToPrepare(ctx context.Context, root string) (*project.Project, error) {
+	r, err := p.reader()
+	if err != nil {
+		return nil, err
 	}
+	r.Host = preparing(p.d)
+	return project.Load(ctx, r, root)
 }
 
-// loadsWith is scaffold.Load.
-func loadsWith(d *cli.Deps) scaffold.Load {
-	return func(ctx context.Context, root string, overlay map[string][]byte) (*project.Project, error) {
-		s, err := d.Settings()
-		if err != nil {
-			return nil, err
-		}
-		if root, err = project.Find(root, root, ""); err != nil {
-			return nil, err
-		}
-		r := runner(d, s)
-		r.Overlay = overlay
-		p, err := project.Load(ctx, r, root)
-		if err != nil {
-			return nil, err
-		}
-		if overlay != nil {
-			for file := range overlay {
-				if path.Base(file) == "workflow.ts" {
-					if _, _, err := r.Evaluate(ctx, root, file, script.EvalOptions{Export: "workflow"}); err != nil {
-						return nil, err
-					}
+// ScriptRunner is cli.Projects.
+func (p projects) ScriptRunner(log func(level, text string)) (*script.Runner, error) {
+	s, err := p.d.Settings()
+	if err != nil {
+		return nil, err
+	}
+	r := runner(p.d, s)
+	r.Log, r.Host = log, scripting(p.prepares)
+	return r, nil
+}
+
+// Check is cli.Projects. Of what is in overlay, the workflows are evaluated too.
+func (p projects) Check(ctx context.Context, root string, overlay map[string][]byte) (*project.Project, error) {
+	s, err := p.d.Settings()
+	if err != nil {
+		return nil, err
+	}
+	if root, err = project.Find(root, root, ""); err != nil {
+		return nil, err
+	}
+	r := runner(p.d, s)
+	r.Overlay = overlay
+	loaded, err := project.Load(ctx, r, root)
+	if err != nil {
+		return nil, err
+	}
+	if overlay != nil {
+		for file := range overlay {
+			if path.Base(file) == "workflow.ts" {
+				if _, _, err := r.Evaluate(ctx, root, file, script.EvalOptions{Export: "workflow"}); err != nil {
+					return nil, err
 				}
 			}
-			return p, nil
 		}
-		names, err := project.Workflows(root)
-		if err != nil {
+		return loaded, nil
+	}
+	names, err := project.Workflows(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if _, err := loaded.Workflow(ctx, name); err != nil {
 			return nil, err
 		}
-		for _, name := range names {
-			if _, err := p.Workflow(ctx, name); err != nil {
-				return nil, err
-			}
-		}
-		return p, nil
 	}
+	return loaded, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
-	"github.com/laufwerk/laufwerk/internal/cli/worker"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/prepare"
@@ -21,7 +20,7 @@ import (
 )
 
 // opens makes the use cases of runs, with every provider and harness of this build.
-func opens(d *cli.Deps) worker.Open {
+func opens(d *cli.Deps) cli.OpenRuns {
 	return func(_ context.Context, create bool) (*runs.Service, error) {
 		set, err := d.Settings()
 		if err != nil {

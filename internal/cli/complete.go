@@ -16,13 +16,15 @@ func IsCompletion(arg string) bool {
 }
 
 // Complete answers a shell. Nothing that goes wrong is said: it would stand in the line that somebody is typing.
-func Complete(ctx context.Context, env *system.Env, commands func(*Deps) Commands, prepare func(*Deps, *cobra.Command)) int {
+func Complete(ctx context.Context, env *system.Env, commands func(*Deps) Commands) int {
 	d := newDeps(env)
 	t := newTree(d, commands(d))
 	t.addAll()
 	root := t.root
-	prepare(d, root)
-	walk(root, func(cmd *cobra.Command) { // the marks in a flag's words name its value, and are for help alone
+	words := completer{d}
+	words.attach(root.Commands())
+	words.attachGlobal(root)
+	walkCommands(root, func(cmd *cobra.Command) { // the marks in a flag's words name its value, and are for help alone
 		for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 			flags.VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
 		}

@@ -1,9 +1,10 @@
-// Package cli is the frame of the command line: what every command is built from, the tree's rules (unknown words are
-// usage errors with a suggestion), and the edge at which an error becomes text or JSON and an exit code.
-// The commands themselves are the folders below, one each; internal/app lists them.
+// Package cli is the command line: every command in a file of its own (runs_list.go is `laufwerk runs list`), the tree's
+// rules (unknown words are usage errors with a suggestion), what a terminal shows and asks while a run is worked on, and the
+// edge at which an error becomes text or JSON and an exit code. What commands do is the use cases' below.
 package cli
 
 import (
+	"context"
 	"path/filepath"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
+	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
@@ -20,6 +22,7 @@ type Deps struct {
 	UI       *render.UI
 	Settings func() (*settings.Settings, error) // resolved at the first call
 	Flags    *Flags
+	UseCases
 }
 
 // Flags are those of every command.
@@ -49,6 +52,29 @@ func (d *Deps) ProjectDir() (dir string, named bool) {
 		return d.Env.Dir, false
 	}
 	return d.Path(d.Flags.Project), true
+}
+
+// findProject is the root of the project that --project names, or else of the nearest one from the working directory upwards,
+// outside of $LAUFWERK_HOME.
+func (d *Deps) findProject() (string, error) {
+	set, err := d.Settings()
+	if err != nil {
+		return "", err
+	}
+	home, err := set.Home()
+	if err != nil {
+		return "", err
+	}
+	return project.Find(d.Env.Dir, d.Flags.Project, home)
+}
+
+// loadProject loads the project that a command is called in.
+func (d *Deps) loadProject(ctx context.Context) (*project.Project, error) {
+	root, err := d.findProject()
+	if err != nil {
+		return nil, err
+	}
+	return d.Projects.Load(ctx, root)
 }
 
 // Path makes a path that somebody typed absolute.

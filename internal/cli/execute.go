@@ -19,9 +19,9 @@ import (
 func Execute(ctx context.Context, env *system.Env, commands func(*Deps) Commands) int {
 	d := newDeps(env)
 	d.UI.JSON = wantsJSON(env.Args) // known before the flags are parsed: a mistake in them is reported as JSON too
-	err := run(ctx, d, commands)
+	err := executeTree(ctx, d, commands)
 	if f := failure.As(err); files.NoSpace(err) && (f == nil || f.Hint == "") {
-		err = fullDisk(d, err, f)
+		err = diskFullError(d, err, f)
 	}
 	if err == nil {
 		err = d.UI.Lost() // which may be full too, and is not ours
@@ -33,10 +33,10 @@ func Execute(ctx context.Context, env *system.Env, commands func(*Deps) Commands
 	return failure.KindOf(err).Exit()
 }
 
-func run(ctx context.Context, d *Deps, commands func(*Deps) Commands) (err error) {
+func executeTree(ctx context.Context, d *Deps, commands func(*Deps) Commands) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = crashed(d, r)
+			err = panicError(d, r)
 		}
 	}()
 	t := newTree(d, commands(d))
@@ -45,7 +45,7 @@ func run(ctx context.Context, d *Deps, commands func(*Deps) Commands) (err error
 	if err != nil {
 		return Usage(t.root, "%s", err)
 	}
-	if err := unknownWord(cmd, rest); err != nil {
+	if err := refuseUnknownWord(cmd, rest); err != nil {
 		return err
 	}
 	d.UI.Schema = Schema(cmd)
@@ -53,9 +53,9 @@ func run(ctx context.Context, d *Deps, commands func(*Deps) Commands) (err error
 	return t.root.ExecuteContext(ctx)
 }
 
-// fullDisk says what to do where a file system had no space left: what was being written is not there, or not whole, and
+// diskFullError says what to do where a file system had no space left: what was being written is not there, or not whole, and
 // whatever was there before is.
-func fullDisk(d *Deps, err error, f *failure.Error) error {
+func diskFullError(d *Deps, err error, f *failure.Error) error {
 	if f == nil {
 		f = &failure.Error{Kind: failure.Failed, Err: err}
 		err = f
@@ -69,7 +69,7 @@ func fullDisk(d *Deps, err error, f *failure.Error) error {
 	return err
 }
 
-func crashed(d *Deps, cause any) error {
+func panicError(d *Deps, cause any) error {
 	err := failure.New(failure.Internal, "laufwerk itself failed: %v", cause).
 		WithHint("LAUFWERK_DEBUG=true laufwerk %s", redact.Line(strings.Join(d.Env.Args, " ")))
 	if s, settingsErr := d.Settings(); settingsErr == nil && s.Bool(settings.Debug) {

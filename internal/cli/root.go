@@ -27,7 +27,7 @@ nothing that it allocates is lost track of, and only what was frozen and approve
 	}
 	showVersion := root.Flags().Bool("version", false, "print the version, as laufwerk version does")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		if v := find(root, "version"); v != nil && *showVersion {
+		if v := findCommand(root, "version"); v != nil && *showVersion {
 			v.SetContext(cmd.Context())
 			d.UI.Schema = Schema(v)
 			return v.RunE(v, nil)
@@ -66,7 +66,7 @@ func addHelpFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolP("help", "h", false, "help for "+cmd.CommandPath()) // cobra's own names the last word alone
 }
 
-func find(root *cobra.Command, name string) *cobra.Command {
+func findCommand(root *cobra.Command, name string) *cobra.Command {
 	for _, c := range root.Commands() {
 		if c.Name() == name {
 			return c

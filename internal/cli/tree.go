@@ -29,7 +29,7 @@ func newTree(d *Deps, commands Commands) *tree { return &tree{newRoot(d), comman
 func (t *tree) find(args []string) (*cobra.Command, []string, error) {
 	if word, ok := firstWord(t.root, args); ok {
 		t.add(word)
-		if cmd, rest, err := t.root.Find(args); !looksAround(cmd) {
+		if cmd, rest, err := t.root.Find(args); !needsWholeTree(cmd) {
 			return cmd, rest, err
 		}
 	}
@@ -37,8 +37,8 @@ func (t *tree) find(args []string) (*cobra.Command, []string, error) {
 	return t.root.Find(args)
 }
 
-// looksAround says whether a command shows others, or searches them for what was meant.
-func looksAround(cmd *cobra.Command) bool {
+// needsWholeTree says whether a command shows others, or searches them for what was meant.
+func needsWholeTree(cmd *cobra.Command) bool {
 	return !cmd.HasParent() || cmd.Name() == "help" || cmd.Name() == "completion"
 }
 
@@ -60,10 +60,10 @@ func (t *tree) add(name string) {
 	if made.Name() == "help" {
 		t.root.SetHelpCommand(made)
 	}
-	walk(made, func(cmd *cobra.Command) {
+	walkCommands(made, func(cmd *cobra.Command) {
 		switch {
 		case cmd.HasSubCommands():
-			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, needsCommand
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, requireSubcommand
 		case cmd.Args == nil:
 			cmd.Args = Positional
 		}
@@ -71,9 +71,9 @@ func (t *tree) add(name string) {
 	})
 }
 
-func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
+func walkCommands(cmd *cobra.Command, visit func(*cobra.Command)) {
 	visit(cmd)
 	for _, c := range cmd.Commands() {
-		walk(c, visit)
+		walkCommands(c, visit)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/suggest"
 )
 
-// unknownWord refuses a word under a group that is none of its commands, wherever flags stand around it. cobra would show
+// refuseUnknownWord refuses a word under a group that is none of its commands, wherever flags stand around it. cobra would show
 // the group's help and succeed.
-func unknownWord(cmd *cobra.Command, rest []string) error {
+func refuseUnknownWord(cmd *cobra.Command, rest []string) error {
 	if !cmd.HasSubCommands() {
 		return nil
 	}
@@ -61,8 +61,8 @@ func firstWord(cmd *cobra.Command, args []string) (string, bool) {
 	return "", false
 }
 
-// needsCommand is what a group alone does.
-func needsCommand(cmd *cobra.Command, _ []string) error {
+// requireSubcommand is what a group alone does.
+func requireSubcommand(cmd *cobra.Command, _ []string) error {
 	return Usage(cmd, "%s needs one of its commands: %s", cmd.CommandPath(), strings.Join(subcommands(cmd), ", "))
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/cli"
-	"github.com/laufwerk/laufwerk/internal/cli/worker"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/redact"
@@ -22,7 +21,7 @@ import (
 type Engine func(ctx context.Context) (*dockerengine.Engine, error)
 
 // New makes the group.
-func New(d *cli.Deps, open worker.Open, engine Engine) *cobra.Command {
+func New(d *cli.Deps, open cli.OpenRuns, engine Engine) *cobra.Command {
 	g := cli.Group("images", "List prepared images, and remove those that nothing needs", newList(d, open, engine), newPrune(d, open, engine))
 	g.GroupID = cli.SectionOperate
 	return g
@@ -31,7 +30,7 @@ func New(d *cli.Deps, open worker.Open, engine Engine) *cobra.Command {
 // Options of both commands.
 type Options struct {
 	Deps   *cli.Deps
-	Open   worker.Open
+	Open   cli.OpenRuns
 	Engine Engine
 
 	Cache  string // "" is those of $LAUFWERK_HOME/images
@@ -76,7 +75,7 @@ func used(s *runs.Service) func(ctx context.Context) (map[string][]string, error
 	}
 }
 
-func newList(d *cli.Deps, open worker.Open, engine Engine) *cobra.Command {
+func newList(d *cli.Deps, open cli.OpenRuns, engine Engine) *cobra.Command {
 	o := &Options{Deps: d, Open: open, Engine: engine}
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -98,7 +97,7 @@ foreign: of another image cache.`,
 }
 
 func list(ctx context.Context, o *Options) error {
-	s, err := o.Open.Look(ctx)
+	s, err := o.Open.ToRead(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,7 +126,7 @@ func list(ctx context.Context, o *Options) error {
 	return ui.Document(map[string]any{"images": all})
 }
 
-func newPrune(d *cli.Deps, open worker.Open, engine Engine) *cobra.Command {
+func newPrune(d *cli.Deps, open cli.OpenRuns, engine Engine) *cobra.Command {
 	o := &Options{Deps: d, Open: open, Engine: engine}
 	cmd := &cobra.Command{
 		Use:   "prune",
@@ -149,10 +148,10 @@ images and everything of other image caches are left alone.`,
 }
 
 func prune(ctx context.Context, o *Options) error {
-	if err := worker.Outside("images prune"); err != nil {
+	if err := cli.RefuseInsideSession("images prune"); err != nil {
 		return err
 	}
-	s, err := o.Open.Look(ctx)
+	s, err := o.Open.ToRead(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cleanup"
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/failure"
+)
+
+type cleanupOptions struct {
+	Deps *Deps
+
+	Request cleanup.Request
+}
+
+func newCleanup(d *Deps) *cobra.Command {
+	o := &cleanupOptions{Deps: d}
+	cmd := &cobra.Command{
+		Use:   "cleanup [RUN]",
+		Short: "Give up what runs that are over still hold",
+		Long: `End the sandboxes, processes and workspaces of a run that is over, or of all such runs. A claim is only dropped when
+the absence of its resource was observed; what could not be confirmed is listed with the next command, and the exit code
+is 6. Workspaces with changes that were never written back are kept unless --discard-changes is given.
+
+What another engine says proves nothing. Where an engine is the same and only says otherwise who it is, since its data root
+was moved for example, --accept-identity OLD=NEW takes that up: OLD is what the claims record, NEW is what answers now. Who
+said so is kept with each claim.`,
+		Example: `$ laufwerk cleanup 261129-k3f9x2ab
+$ laufwerk cleanup --all --dry-run
+$ laufwerk cleanup --all --cancel --discard-changes
+$ laufwerk cleanup --all --accept-identity 'docker engine ID at /old=docker engine ID at /new'`,
+		GroupID: SectionOperate,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.Request.Run = args[0]
+			}
+			if (o.Request.Run != "") == o.Request.All {
+				return failure.New(failure.Usage, "name one run, or say --all for all that are over").WithHint("laufwerk cleanup --all --dry-run")
+			}
+			if f := cmd.Flags().Lookup("accept-identity"); f.Changed && o.Request.Accept == "" {
+				return Usage(cmd, "--accept-identity names nothing")
+			}
+			return runCleanup(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.Request.All, "all", false, "every run that is over, and what belongs to no run")
+	f.BoolVar(&o.Request.Cancel, "cancel", false, "also cancel runs that are not over and have no live worker")
+	f.BoolVar(&o.Request.DryRun, "dry-run", false, "only list what would be ended")
+	f.BoolVar(&o.Request.Discard, "discard-changes", false, "also remove workspaces with changes that were never written back")
+	f.StringVar(&o.Request.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD is the one that says NEW now")
+	return cmd
+}
+
+func runCleanup(ctx context.Context, o *cleanupOptions) error {
+	if err := RefuseInsideSession("cleanup"); err != nil {
+		return err
+	}
+	s, err := o.Deps.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	o.Request.Who = currentPerson()
+	rep, err := cleanup.Clean(ctx, s, o.Request)
+	if rep.Accepted > 0 {
+		o.Deps.UI.Talkf("the new identity is recorded with %d claims\n", rep.Accepted)
+	}
+	printCleanup(o.Deps.UI, rep, o.Request.DryRun)
+	if err != nil {
+		return Fail(err, rep)
+	}
+	if len(rep.Released)+len(rep.Kept)+len(rep.Skipped)+len(rep.Folders) == 0 {
+		o.Deps.UI.Talkf("nothing to clean up\n")
+	}
+	return o.Deps.UI.Document(rep)
+}
+
+// printCleanup lists what became of every claim, and says what can be done about what is left.
+func printCleanup(ui *render.UI, rep cleanup.Report, planned bool) {
+	verb := "released"
+	if planned {
+		verb = "would release"
+	}
+	var rows [][]any
+	for _, r := range rep.Released {
+		rows = append(rows, []any{verb, string(r.Kind), r.Claim, r.Run, string(r.State), r.Last})
+	}
+	for _, r := range rep.Kept {
+		rows = append(rows, []any{"kept", string(r.Kind), r.Claim, r.Run, string(r.State), r.Kept})
+	}
+	for _, r := range rep.Retained {
+		rows = append(rows, []any{"retained", string(r.Kind), r.Claim, r.Run, string(r.State), r.Last})
+	}
+	for _, r := range rep.Skipped {
+		rows = append(rows, []any{"skipped", "run", r.Run, r.Run, r.State, r.Reason})
+	}
+	for _, f := range rep.Folders {
+		rows = append(rows, []any{verb, "folder", f, f, "", "of a run that never came to be"})
+	}
+	ui.Table([]string{"WHAT", "KIND", "ID", "RUN", "STATE", "OBSERVED"}, rows)
+	var left [][2]string
+	for _, r := range append(slices.Clone(rep.Kept), rep.Retained...) {
+		left = append(left, [2]string{r.Next, r.Run})
+	}
+	for _, r := range rep.Skipped {
+		left = append(left, [2]string{r.Next, r.Run})
+	}
+	for _, next := range mergeHints(left) {
+		ui.Next(next)
+	}
+}
+
+// mergeHints says once what is to be typed for several runs, which the table names; left are commands, each with its run.
+func mergeHints(left [][2]string) (out []string) {
+	of := map[string]int{} // where in out a command is, by its form
+	for _, l := range left {
+		next, run := l[0], l[1]
+		form := next
+		if run != "" {
+			form = strings.ReplaceAll(next, run, "RUN")
+		}
+		if i, known := of[form]; known {
+			if out[i] != next { // of another run
+				out[i] = form
+			}
+			continue
+		}
+		of[form] = len(out)
+		out = append(out, next)
+	}
+	return out
+}

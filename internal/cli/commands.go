@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/doctor"
+	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/script"
+)
+
+// UseCases are what commands ask of the program below them. internal/app fills them with the providers and agent programs of
+// this build.
+type UseCases struct {
+	Open     OpenRuns
+	Projects Projects
+	// Doctor makes the options of an examination; probe says whether it may allocate.
+	Doctor func(probe bool) doctor.Options
+	// Gateway connects to the OpenShell gateway that is registered under an alias.
+	Gateway func(ctx context.Context, alias string) (*openshell.Gateway, error)
+}
+
+// Projects loads projects.
+type Projects interface {
+	// Load loads the project at root.
+	Load(ctx context.Context, root string) (*project.Project, error)
+	// Check loads the project at root and every workflow of it, as it would be with the files of overlay.
+	Check(ctx context.Context, root string, overlay map[string][]byte) (*project.Project, error)
+	// ScriptRunner evaluates modules for `laufwerk script`; log gets what they print.
+	ScriptRunner(log func(level, text string)) (*script.Runner, error)
+}
+
+// constructors is the table of all commands below the root.
+func constructors() map[string]func(*Deps) *cobra.Command {
+	return map[string]func(*Deps) *cobra.Command{
+		"demo":       newDemo,
+		"provision":  newProvision,
+		"doctor":     newDoctor,
+		"run":        newRun,
+		"resume":     newResume,
+		"answer":     newAnswer,
+		"diff":       newDiff,
+		"writeback":  newWriteback,
+		"runs":       newRuns,
+		"cleanup":    newCleanup,
+		"claims":     newClaims,
+		"types":      newTypes,
+		"script":     newScript,
+		"config":     newConfig,
+		"completion": newCompletion,
+		"version":    newVersion,
+		"help":       newHelp,
+	}
+}
+
+// NewCommands is the table of commands over use cases. No command is made before it is called for.
+func NewCommands(d *Deps, u UseCases) Commands {
+	d.UseCases = u
+	out := Commands{}
+	for name, construct := range constructors() {
+		out[name] = func() *cobra.Command { return construct(d) }
+	}
+	return out
+}

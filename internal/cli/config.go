@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+)
+
+type configOptions struct {
+	Deps *Deps
+}
+
+func newConfig(d *Deps) *cobra.Command {
+	o := &configOptions{Deps: d}
+	return &cobra.Command{
+		Use:   "config",
+		Short: "Print every setting with its value and where it comes from",
+		Long: `Print every setting with its value and where it comes from: the flag --set, a variable, the settings file, or the
+default. What each of them does: laufwerk help environment.`,
+		Example: "$ laufwerk config\n\n# As it would be for one command\n$ laufwerk config --set script.stepTime=10s --json",
+		GroupID: SectionOperate,
+		RunE: func(*cobra.Command, []string) error {
+			return runConfig(o)
+		},
+	}
+}
+
+type configSetting struct {
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	Origin   string `json:"origin"`
+	Variable string `json:"variable"`
+	Default  string `json:"default"`
+}
+
+func runConfig(o *configOptions) error {
+	s, err := o.Deps.Settings()
+	if err != nil {
+		return err
+	}
+	doc := struct {
+		File     string          `json:"file"` // of the settings, whether or not it is there
+		Settings []configSetting `json:"settings"`
+	}{File: s.File()}
+	var rows [][]any
+	for _, v := range s.Values() {
+		doc.Settings = append(doc.Settings, configSetting{Name: v.Name, Value: v.Text, Origin: v.Origin, Variable: v.Env(), Default: v.Default})
+		rows = append(rows, []any{v.Name, v.Text, v.Origin})
+	}
+	o.Deps.UI.Table([]string{"SETTING", "VALUE", "ORIGIN"}, rows)
+	if !o.Deps.UI.JSON {
+		o.Deps.UI.Talkf("settings file: %s\n", render.Name(s.File()))
+	}
+	return o.Deps.UI.Document(doc)
+}

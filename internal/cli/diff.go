@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+type diffOptions struct {
+	Deps *Deps
+
+	Run string
+}
+
+func newDiff(d *Deps) *cobra.Command {
+	o := &diffOptions{Deps: d}
+	return &cobra.Command{
+		Use:   "diff RUN",
+		Short: "Show what a run changed in its workspaces",
+		Long: `Show the changes in the workspaces of a run against what they were opened from. Where a question waits for an answer
+about a workspace, exactly the frozen content that the answer will count for is shown. What can make code run on this
+machine comes first.`,
+		Example: "$ laufwerk diff 261129-k3f9x2ab\n$ laufwerk diff 261129-k3f9x2ab --json",
+		GroupID: SectionRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Run = args[0]
+			return runDiff(cmd.Context(), o)
+		},
+	}
+}
+
+func runDiff(ctx context.Context, o *diffOptions) error {
+	s, err := o.Deps.Open.ToRead(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := s.Get(ctx, o.Run)
+	if err != nil {
+		return err
+	}
+	list, err := s.Differences(ctx, r)
+	if err != nil {
+		return err
+	}
+	ui := o.Deps.UI
+	head := ui.Talkf
+	if len(list) > 1 { // then it is data: which is which
+		head = ui.Printf
+	}
+	for _, d := range list {
+		if d.Question != "" {
+			head("workspace %s, frozen as %s for the question %q\n", d.Workspace, d.Digest, d.Question)
+		} else {
+			head("workspace %s, as it is now\n", d.Workspace)
+		}
+		ui.Printf("%s", d.Text)
+	}
+	if len(list) == 0 {
+		ui.Talkf("run %s has no workspace any more\n", r.ID)
+	}
+	return ui.Document(map[string]any{"run": r.ID, "state": r.State, "workspaces": list})
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/cli/settings"
+)
+
+type settingHelp struct {
+	Name     string `json:"name"`
+	Variable string `json:"variable"`
+	Default  string `json:"default"`
+	Expected string `json:"expected"`
+	Help     string `json:"help"`
+}
+
+type variableHelp struct {
+	Name string `json:"name"`
+	Help string `json:"help"`
+}
+
+func otherVariablesHelp() []variableHelp {
+	return []variableHelp{
+		{settings.FileEnv, "the settings file, instead of $XDG_CONFIG_HOME/laufwerk/config.toml (default ~/.config/laufwerk/config.toml)"},
+		{"HOME", "the home directory; where it is not set, the user database is asked"},
+		{"NO_COLOR", "set, even to nothing: no colour"},
+		{"TERM", "dumb: no colour"},
+		{"CI", "set, and neither false nor 0: no colour"},
+		{"COLUMNS", "the width of the terminal, instead of asking it"},
+	}
+}
+
+func settingsHelp() []settingHelp {
+	var out []settingHelp
+	for _, s := range settings.Table() {
+		out = append(out, settingHelp{s.Name, s.Env(), s.Default, s.Kind.Expected, s.Help})
+	}
+	return out
+}
+
+func printEnvironmentHelp(ui *render.UI) {
+	ui.Printf(`Settings. Each is taken from the first that has it: the flag --set NAME=VALUE, the variable, the settings file, the default.
+In the file (TOML), script.memory is the key memory below [script].
+
+`)
+	for _, s := range settingsHelp() {
+		ui.Printf("%s\n  %s\n  --set %s=…: %s (default %s)\n\n", ui.Out.Bold(s.Variable), s.Help, s.Name, s.Expected, s.Default)
+	}
+	ui.Printf("Other variables\n\n")
+	for _, v := range otherVariablesHelp() {
+		ui.Printf("%s\n  %s\n", ui.Out.Bold(v.Name), v.Help)
+	}
+}
+
+func environmentHelpDocument() any {
+	return map[string]any{"topic": "environment", "settings": settingsHelp(), "variables": otherVariablesHelp()}
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/login"
+	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/provision"
+	"github.com/laufwerk/laufwerk/internal/redact"
+)
+
+func newProvision(d *Deps) *cobra.Command {
+	g := Group("provision", "Hand a gateway what execution targets need of it", newProvisionOpenShell(d))
+	g.GroupID = SectionStart
+	return g
+}
+
+type provisionOpenShellOptions struct {
+	Deps *Deps
+
+	Target  string
+	FromEnv bool
+	Rotate  bool
+	DryRun  bool
+}
+
+// kindOpenShell is that of the targets that are provisioned.
+const kindOpenShell = "openshell"
+
+func newProvisionOpenShell(d *Deps) *cobra.Command {
+	o := &provisionOpenShellOptions{Deps: d}
+	cmd := &cobra.Command{
+		Use:   "openshell",
+		Short: "Give an OpenShell gateway your Codex login, for the project's targets",
+		Long: `Give an OpenShell gateway what the project's OpenShell targets need of it: the profile ` + openshell.CodexProfile + `, which is the gateway's
+own profile of Codex with the Codex of prepared images as one binary more, and the provider that a target names, with your
+login of Codex. The gateway keeps the login: sandboxes see placeholders, and it puts the values into requests to the
+profile's endpoints alone.
+
+The login is the one in CODEX_HOME or ~/.codex, which has to be one with ChatGPT; with --from-env it is that of the variables
+` + login.HeldAccess + `, ` + login.HeldRefresh + `, ` + login.HeldAccount + ` and, where there is one,
+` + login.HeldID + `. No value is in an argument, a log or the store.
+
+What is there already is looked at, whoever made it, and not overwritten. With --rotate the provider gets the values of now.`,
+		Example: "$ laufwerk provision openshell --target secure-coding --dry-run\n$ laufwerk provision openshell --target secure-coding\n\n# Once the login was renewed\n$ laufwerk provision openshell --target secure-coding --rotate",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("target") && o.Target == "" {
+				return Usage(cmd, "--target is empty")
+			}
+			return runProvisionOpenShell(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Target, "target", "", "provision for the target `ID` alone")
+	f.BoolVar(&o.FromEnv, "from-env", false, "take the login from the variables CODEX_AUTH_*")
+	f.BoolVar(&o.Rotate, "rotate", false, "replace the values of a provider that is there")
+	f.BoolVar(&o.DryRun, "dry-run", false, "only show what would be done")
+	return cmd
+}
+
+func runProvisionOpenShell(ctx context.Context, o *provisionOpenShellOptions) error {
+	d := o.Deps
+	ctx, stop := d.Interruptible(ctx)
+	defer stop()
+	p, err := d.loadProject(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := p.TargetsOf(kindOpenShell, o.Target, "laufwerk provision openshell")
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return failure.New(failure.NotFound, "the project has no target of kind %s", kindOpenShell).WithHint("laufwerk init --execution openshell")
+	}
+	held, err := o.readLogin() // before anything is asked of a gateway
+	if err != nil {
+		return err
+	}
+	done, err := o.provisionTargets(ctx, list, held)
+	doc := map[string]any{"targets": done}
+	if err != nil {
+		return Fail(err, doc)
+	}
+	return d.UI.Document(doc)
+}
+
+// provisionedTarget is what was done for a target.
+type provisionedTarget struct {
+	Target string `json:"target"`
+	provision.OpenShellResult
+}
+
+// provisionTargets provisions for one target after the other, up to the first that fails. Targets that want the same are one.
+func (o *provisionOpenShellOptions) provisionTargets(ctx context.Context, list []providers.Definition, held login.Held) ([]provisionedTarget, error) {
+	seen := map[provision.Wants]bool{}
+	out := []provisionedTarget{}
+	for _, t := range list {
+		wants, err := provision.WantsOf(t.Options)
+		if err != nil {
+			return out, err
+		}
+		if seen[wants] {
+			continue
+		}
+		seen[wants] = true
+		g, err := o.Deps.Gateway(ctx, wants.Gateway)
+		if err != nil {
+			return out, failure.Wrap(err, failure.NotReady, "target %s", t.ID)
+		}
+		r, err := provision.OpenShell(ctx, provision.OpenShellOptions{
+			Gateway: g, Provider: wants.Provider, Login: held, Rotate: o.Rotate, Dry: o.DryRun, Now: o.Deps.Env.Now,
+		})
+		if r.Profile.Done != "" {
+			o.printTarget(t.ID, r)
+			out = append(out, provisionedTarget{t.ID, r})
+		}
+		if err != nil {
+			return out, failure.Wrap(err, failure.Failed, "target %s", t.ID)
+		}
+	}
+	return out, nil
+}
+
+func (o *provisionOpenShellOptions) readLogin() (login.Held, error) {
+	env := o.Deps.Env
+	if o.FromEnv {
+		return login.HeldOfVars(env.Vars)
+	}
+	return login.HeldOfCodex(env.Vars, env.Home())
+}
+
+// printTarget says what was done for a target.
+func (o *provisionOpenShellOptions) printTarget(target string, r provision.OpenShellResult) {
+	ui := o.Deps.UI
+	verb := func(done string) string {
+		switch {
+		case done == provision.Kept:
+			return "is there already"
+		case r.DryRun:
+			return "would be " + done
+		}
+		return "was " + done
+	}
+	ui.Printf("target %s: the profile %s of the gateway %s %s\n", target, r.Profile.ID, redact.Line(r.Gateway), verb(r.Profile.Done))
+	if r.Profile.Diff != "" {
+		ui.Printf("%s", r.Profile.Diff)
+	}
+	if r.Provider.Done == "" {
+		return // why is the failure's to say
+	}
+	from := ""
+	if r.Provider.Origin != "" {
+		from = ", from " + redact.Line(r.Provider.Origin)
+	}
+	until := ""
+	if at := r.Provider.ExpiresAt; !at.IsZero() {
+		until = ", valid until " + at.Local().Format(time.DateTime)
+	}
+	ui.Printf("target %s: the provider %s %s%s%s\n", target, redact.Line(r.Provider.Name), verb(r.Provider.Done), from, until)
+	if r.Provider.Done == provision.Kept {
+		ui.Talkf("its values were left as they are; laufwerk provision openshell --rotate replaces them\n")
+	}
+}

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/runs"
+)
+
+type resumeOptions struct {
+	Deps *Deps
+
+	Run        string
+	All        bool
+	Due        bool
+	NoExchange bool
+	Accept     string
+}
+
+func newResume(d *Deps) *cobra.Command {
+	o := &resumeOptions{Deps: d}
+	cmd := &cobra.Command{
+		Use:   "resume [RUN]",
+		Short: "Take up a run where it was left",
+		Long: `Take up a run whose worker was killed or interrupted, or that waits for a person. What has completed is not
+done again; a turn that still runs is joined. The run keeps the code that it started with. If the definition of one of
+its targets changed since, nothing is done and the command says what changed.
+
+With --all every run that was interrupted, of every project, is taken up by a worker in the background: after a reboot, or
+from a timer. With --due only runs whose durable sleep has ended.
+
+A session lives on one engine. Where that engine is the same and only says otherwise who it is, since its data root was moved
+for example, --accept-identity OLD=NEW takes that up: OLD is what the run's claims record, NEW is what answers now. Who said so
+is kept with each claim.`,
+		Example: "$ laufwerk resume 261129-k3f9x2ab\n$ laufwerk resume --all\n$ laufwerk resume --due --json\n$ laufwerk resume 261129-k3f9x2ab --accept-identity 'docker engine ID at /old=docker engine ID at /new'",
+		GroupID: SectionRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.Run = args[0]
+			}
+			if (o.Run != "") == (o.All || o.Due) || (o.All && o.Due) {
+				return failure.New(failure.Usage, "name a run, or say --all or --due").WithHint("laufwerk runs list --all")
+			}
+			if f := cmd.Flags().Lookup("accept-identity"); f.Changed && o.Accept == "" {
+				return Usage(cmd, "--accept-identity names nothing")
+			}
+			if o.Accept != "" && o.Run == "" {
+				return failure.New(failure.Usage, "--accept-identity is said of one run").WithHint("laufwerk cleanup --all --accept-identity %s", failure.Quote(o.Accept))
+			}
+			return runResume(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.All, "all", false, "every run that was interrupted, each by a worker in the background")
+	cmd.Flags().BoolVar(&o.Due, "due", false, "every run whose sleep has ended, each by a worker in the background")
+	cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
+	cmd.Flags().StringVar(&o.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD is the one that says NEW now")
+	return cmd
+}
+
+func runResume(ctx context.Context, o *resumeOptions) error {
+	if err := RefuseInsideSession("resume"); err != nil {
+		return err
+	}
+	s, err := o.Deps.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	if o.Run == "" {
+		return resumeMany(ctx, o, s)
+	}
+	st, caught, err := acquireRun(ctx, s, o.Run, func(ctx context.Context) (runs.Started, error) {
+		st, err := s.Resume(ctx, o.Run)
+		if err != nil {
+			return st, err
+		}
+		if err := acceptIdentity(ctx, o, s, st); err != nil {
+			st.Lease.Release()
+			return runs.Started{}, err
+		}
+		return st, nil
+	})
+	if err != nil {
+		return err
+	}
+	return workOnRun(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
+}
+
+// acceptIdentity records an engine's new identity, under the run's lease.
+func acceptIdentity(ctx context.Context, o *resumeOptions, s *runs.Service, st runs.Started) error {
+	if o.Accept == "" {
+		return nil
+	}
+	f := claims.Filter{Run: st.Run.ID}
+	a, err := s.Driver.ReadAcceptance(ctx, f, o.Accept, currentPerson())
+	if err != nil {
+		return err
+	}
+	n, err := s.Driver.Accept(ctx, f, a)
+	if err == nil {
+		o.Deps.UI.Talkf("the new identity is recorded with %d claims\n", n)
+	}
+	return err
+}
+
+// resumedRun is what became of one of many runs.
+type resumedRun struct {
+	Run   string       `json:"run"`
+	State string       `json:"state"`
+	Error string       `json:"error,omitempty"`
+	Code  failure.Kind `json:"code,omitempty"`
+	Next  string       `json:"next,omitempty"`
+}
+
+// resumeMany takes up every run that can go on. One that cannot, since its target changed for example, keeps none of the others.
+func resumeMany(ctx context.Context, o *resumeOptions, s *runs.Service) error {
+	list, err := s.Resumable(ctx, o.Due)
+	if err != nil {
+		return err
+	}
+	ui := o.Deps.UI
+	taken := []resumedRun{}
+	var first error
+	for _, r := range list {
+		one := resumedRun{Run: r.ID, State: runs.Running}
+		st, err := s.Resume(ctx, r.ID)
+		if err == nil {
+			err = startBackgroundWorker(ctx, o.Deps, s, st)
+		}
+		if failure.Is(err, failure.LeaseHeld) { // somebody was faster
+			err = nil
+		}
+		if err != nil {
+			one.State, one.Error, one.Code = r.State, err.Error(), failure.KindOf(err)
+			if f := failure.As(err); f != nil {
+				one.Next = f.Hint
+			}
+			if first == nil {
+				first = err
+			}
+			ui.Printf("%s\t%s\t%s\n", r.ID, r.State, err)
+		} else {
+			ui.Printf("%s\t%s\n", r.ID, one.State)
+		}
+		taken = append(taken, one)
+	}
+	if len(list) == 0 {
+		ui.Talkf("no run to take up\n")
+	}
+	doc := map[string]any{"runs": taken}
+	if first != nil {
+		return Fail(first, doc)
+	}
+	return ui.Document(doc)
+}

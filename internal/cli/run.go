@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+)
+
+type runOptions struct {
+	Deps *Deps
+
+	Workflow   string
+	Input      string
+	Key        string
+	Wait       bool
+	Detach     bool
+	NoExchange bool
+}
+
+func newRun(d *Deps) *cobra.Command {
+	o := &runOptions{Deps: d}
+	cmd := &cobra.Command{
+		Use:   "run WORKFLOW",
+		Short: "Start a workflow and work on it until it ends or waits for a person",
+		Long: `Start a workflow of the project and work on it in the foreground. If this process dies, what runs goes on
+under its supervisor, and laufwerk resume takes the run up where it was. Where a person is asked and none is
+at the terminal, the command ends with exit code 8 and says how to answer.`,
+		Example: `$ laufwerk run issue-to-fix --input '{"issue":"Parse() drops the last field","check":"go test ./..."}'
+$ laufwerk run issue-to-fix --input @issue.json --json
+$ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
+		GroupID: SectionRuns,
+		Args: func(cmd *cobra.Command, args []string) error {
+			err := Positional(cmd, args)
+			if f := failure.As(err); f != nil && len(args) == 0 {
+				if names := workflowNames(d); len(names) > 0 {
+					f.WithHint("laufwerk run %s", strings.Join(names[:min(len(names), maxSuggestedWorkflows)], "\nlaufwerk run "))
+				}
+			}
+			return err
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Workflow = args[0]
+			if o.Key == "" && cmd.Flags().Changed("key") {
+				return Usage(cmd, "--key is empty: it would start another run each time")
+			}
+			return runRun(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Input, "input", "", "the workflow's input: `JSON`, @file, or - for stdin")
+	f.StringVar(&o.Key, "key", "", "your own `NAME` for the run: asked for again, the same run goes on instead of a new one")
+	f.BoolVar(&o.Wait, "wait", false, "where the project allows no more live runs, wait until it does")
+	f.BoolVar(&o.Detach, "detach", false, "let a worker in the background do it, and print the run")
+	f.BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
+	return cmd
+}
+
+// maxSuggestedWorkflows is how many workflows are named to the one who named none.
+const maxSuggestedWorkflows = 5
+
+// workflowNames are the names of the project's, none where there is no project.
+func workflowNames(d *Deps) []string {
+	root, err := project.Find(d.Env.Dir, d.Flags.Project, "")
+	if err != nil {
+		return nil
+	}
+	names, _ := project.Workflows(root)
+	return names
+}
+
+func runRun(ctx context.Context, o *runOptions) error {
+	input, err := readInput(o.Deps, o.Input)
+	if err != nil {
+		return err
+	}
+	s, err := o.Deps.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	root, err := project.Find(o.Deps.Env.Dir, o.Deps.Flags.Project, s.Home.Dir())
+	if err != nil {
+		return err
+	}
+	p, err := project.Load(ctx, s.Script, root)
+	if err != nil {
+		return err
+	}
+	w, err := p.Workflow(ctx, o.Workflow)
+	if err != nil {
+		return err
+	}
+	if s, err = o.Deps.Open(ctx, true); err != nil { // only now: a mistake so far leaves nothing behind
+		return err
+	}
+	q := runs.Request{Project: p, Workflow: w, Input: input, Key: o.Key}
+	if r, ok, err := s.ByKey(ctx, q); err != nil {
+		return err
+	} else if ok {
+		return continueRun(ctx, o, s, r)
+	}
+	st, caught, err := startRun(ctx, s, q)
+	if o.Wait && failure.Is(err, failure.AdmissionFull) {
+		o.Deps.UI.Talkf("waiting for a place: %s\n", err)
+		for failure.Is(err, failure.AdmissionFull) {
+			if err = waitAdmissionInterval(ctx); err == nil {
+				st, caught, err = startRun(ctx, s, q)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	o.Deps.UI.Talkf("run %s of %s\n", o.Deps.UI.Err.Bold(st.Run.ID), w.Name)
+	if o.Detach {
+		caught.Release()
+		return detachRun(ctx, o.Deps, s, st)
+	}
+	return workOnRun(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
+}
+
+// startRun makes a run. From then on no signal ends this process before workOnRun hears of it.
+func startRun(ctx context.Context, s *runs.Service, q runs.Request) (runs.Started, *caughtSignals, error) {
+	caught := catchSignals(ctx)
+	st, err := s.Start(ctx, q)
+	if err != nil {
+		caught.Release()
+	}
+	return st, caught, err
+}
+
+// continueRun goes on with the run that has the key, as far as anybody has to.
+func continueRun(ctx context.Context, o *runOptions, s *runs.Service, r runs.Run) error {
+	if r.State != runs.Interrupted {
+		return reportSettledRun(o.Deps, s, r)
+	}
+	st, caught, err := acquireRun(ctx, s, r.ID, func(ctx context.Context) (runs.Started, error) { return s.Resume(ctx, r.ID) })
+	if err != nil {
+		return err
+	}
+	o.Deps.UI.Talkf("run %s of %s goes on\n", o.Deps.UI.Err.Bold(r.ID), r.Workflow)
+	if o.Detach {
+		caught.Release()
+		return detachRun(ctx, o.Deps, s, st)
+	}
+	return workOnRun(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
+}
+
+const admissionInterval = 250 * time.Millisecond
+
+func waitAdmissionInterval(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(admissionInterval):
+		return nil
+	}
+}
+
+// readInput reads a value that is given as JSON, as @file, or as - for stdin. It need not be JSON: the caller knows.
+func readInput(d *Deps, given string) (json.RawMessage, error) {
+	switch {
+	case given == "-":
+		return readBounded(d.Env.In, "read the input from stdin")
+	case strings.HasPrefix(given, "@"):
+		f, err := files.Open(d.Path(given[1:]))
+		if err != nil {
+			return nil, inputError(err, "read the input")
+		}
+		defer f.Close()
+		return readBounded(f, "read the input")
+	default:
+		return json.RawMessage(given), nil
+	}
+}
+
+// readBounded takes no more than an input may have: what is named may have no end.
+func readBounded(from io.Reader, doing string) (json.RawMessage, error) {
+	if from == nil {
+		from = strings.NewReader("")
+	}
+	b, err := io.ReadAll(io.LimitReader(from, maxInputBytes+1))
+	if err != nil {
+		return nil, inputError(err, doing)
+	}
+	if len(b) > maxInputBytes {
+		return nil, failure.New(failure.InputInvalid, "the input is larger than %d bytes: let it name a file that the workflow reads", maxInputBytes).
+			WithHint("laufwerk run --help")
+	}
+	return b, nil
+}
+
+func inputError(err error, doing string) error {
+	e := failure.New(failure.InputInvalid, "%s", doing).WithHint("laufwerk run --help")
+	e.Err = err
+	return e
+}
+
+// maxInputBytes bounds an input in bytes.
+const maxInputBytes = 16 << 20

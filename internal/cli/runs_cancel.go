@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+type runsCancelOptions struct {
+	Deps   *Deps
+	Run    string
+	Reason string
+	Force  bool
+}
+
+func newRunsCancel(d *Deps) *cobra.Command {
+	o := &runsCancelOptions{Deps: d}
+	cmd := &cobra.Command{
+		Use:   "cancel RUN",
+		Short: "End a run for good",
+		Long: `End a run: everything that it runs is ended, and it cannot be resumed any more. A live worker is asked to do it. What
+the run allocated stays recorded until laufwerk cleanup gives it up.`,
+		Example: "$ laufwerk runs cancel 261129-k3f9x2ab && laufwerk cleanup 261129-k3f9x2ab",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Run = args[0]
+			return runRunsCancel(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "kill a worker that does not answer")
+	return cmd
+}
+
+func runRunsCancel(ctx context.Context, o *runsCancelOptions) error {
+	if err := RefuseInsideSession("runs cancel"); err != nil {
+		return err
+	}
+	s, err := o.Deps.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	r, err := s.Cancel(ctx, o.Run, o.Reason, o.Force, currentPerson())
+	if err != nil {
+		return err
+	}
+	o.Deps.UI.Talkf("run %s is over: %s\n", r.ID, r.State)
+	o.Deps.UI.Next("laufwerk cleanup " + r.ID)
+	return o.Deps.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason})
+}
+
+type runsPruneOptions struct {
+	Deps *Deps
+	Run  string
+}
+
+func newRunsPrune(d *Deps) *cobra.Command {
+	o := &runsPruneOptions{Deps: d}
+	return &cobra.Command{
+		Use:     "prune RUN",
+		Short:   "Remove the history of a run that is over and holds nothing",
+		Example: "$ laufwerk runs prune 261129-k3f9x2ab",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Run = args[0]
+			return runRunsPrune(cmd.Context(), o)
+		},
+	}
+}
+
+func runRunsPrune(ctx context.Context, o *runsPruneOptions) error {
+	if err := RefuseInsideSession("runs prune"); err != nil {
+		return err
+	}
+	s, err := o.Deps.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	r, err := s.Get(ctx, o.Run)
+	if err != nil {
+		return err
+	}
+	if err := s.Prune(ctx, r.ID); err != nil {
+		return err
+	}
+	o.Deps.UI.Talkf("run %s is removed\n", r.ID)
+	return o.Deps.UI.Document(map[string]any{"run": r.ID, "removed": true})
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/runs"
+)
+
+func newRuns(d *Deps) *cobra.Command {
+	g := Group("runs", "List, show, follow, cancel and prune runs",
+		newRunsList(d), newRunsShow(d), newRunsLogs(d), newRunsCancel(d), newRunsPrune(d))
+	g.GroupID = SectionRuns
+	return g
+}
+
+type runsListOptions struct {
+	Deps *Deps
+	All  bool
+}
+
+func newRunsList(d *Deps) *cobra.Command {
+	o := &runsListOptions{Deps: d}
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the runs of this project, newest first",
+		Example: "$ laufwerk runs list\n$ laufwerk runs list --all --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runRunsList(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.All, "all", false, "the runs of every project; outside a project that is so anyway")
+	return cmd
+}
+
+// listedRun is one run in a listing.
+type listedRun struct {
+	runs.Run
+	Worker      int  `json:"worker,omitempty"` // process id
+	HalfApplied bool `json:"halfApplied,omitempty"`
+}
+
+func runRunsList(ctx context.Context, o *runsListOptions) error {
+	s, err := o.Deps.Open.ToRead(ctx)
+	if err != nil {
+		return err
+	}
+	root := ""
+	if !o.All {
+		found, err := project.Find(o.Deps.Env.Dir, o.Deps.Flags.Project, "")
+		if err == nil {
+			root = found
+		} else if o.Deps.Flags.Project != "" {
+			return err
+		}
+	}
+	all, err := s.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	out := []listedRun{}
+	var rows [][]any
+	for _, r := range all {
+		if root != "" && r.Root != root {
+			continue
+		}
+		l := listedRun{Run: r}
+		if w, live := s.Worker(r.ID); live {
+			l.Worker = w.PID
+		}
+		if half, err := s.HalfApplied(r.ID); err == nil {
+			l.HalfApplied = half != ""
+		}
+		out = append(out, l)
+		rows = append(rows, []any{r.ID, r.Workflow, listedState(l), r.CreatedAt.Local().Format("2006-01-02 15:04"), listedNote(l)})
+	}
+	ui := o.Deps.UI
+	ui.Table([]string{"RUN", "WORKFLOW", "STATE", "STARTED", ""}, rows)
+	switch {
+	case len(rows) > 0:
+	case len(all) > 0: // which may be of this project, from when it was elsewhere
+		ui.Talkf("no runs of the project %s\n", render.Name(root))
+		ui.Next("laufwerk runs list --all")
+	default:
+		ui.Talkf("no runs\n")
+	}
+	return ui.Document(map[string]any{"runs": out})
+}
+
+func listedState(l listedRun) string {
+	if l.HalfApplied {
+		return l.State + ", half-applied write-back"
+	}
+	return l.State
+}
+
+func listedNote(l listedRun) string {
+	switch {
+	case l.HalfApplied:
+		return "laufwerk writeback continue " + l.ID
+	case l.State == runs.Waiting && len(l.Waiting) > 0:
+		return l.Waiting[0].Title
+	case l.State == runs.Interrupted:
+		return "laufwerk resume " + l.ID
+	default:
+		return l.Reason
+	}
+}

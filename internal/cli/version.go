@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/laufwerk/laufwerk/internal/build"
+)
+
+type versionOptions struct {
+	Deps *Deps
+}
+
+func newVersion(d *Deps) *cobra.Command {
+	o := &versionOptions{Deps: d}
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of laufwerk and what it was built from",
+		Example: "$ laufwerk version\n$ laufwerk version --json",
+		GroupID: SectionOther,
+		RunE: func(*cobra.Command, []string) error {
+			return runVersion(o)
+		},
+	}
+}
+
+func runVersion(o *versionOptions) error {
+	info := build.Read()
+	o.Deps.UI.Printf("laufwerk %s\n", info)
+	return o.Deps.UI.Document(info)
+}

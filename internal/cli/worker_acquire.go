@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/system"
+)
+
+// acquireRun calls take, which takes a run up, and catches signals from its beginning: whoever interrupts it is told how the run was
+// left, and workOnRun hears of later ones. A second signal ends the process at once.
+func acquireRun(ctx context.Context, s *runs.Service, run string, take func(context.Context) (runs.Started, error)) (runs.Started, *caughtSignals, error) {
+	caught := catchSignals(ctx)
+	taking, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var first syscall.Signal
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case first = <-caught.ch:
+			cancel(session.ErrInterrupted)
+		case <-taking.Done():
+		}
+	}()
+	ended := make(chan struct{})
+	go func() {
+		if <-watched; first == 0 {
+			return
+		}
+		select {
+		case sig := <-caught.ch:
+			system.Exit(128 + int(sig))
+		case <-ended:
+		}
+	}()
+	st, err := take(taking)
+	cancel(nil)
+	<-watched
+	close(ended)
+	if first != 0 && (err == nil || isCancellation(err)) {
+		st.Lease.Release()
+		err = readInterruption(context.WithoutCancel(ctx), s, run, first)
+	}
+	if err != nil {
+		caught.Release()
+		return runs.Started{}, nil, err
+	}
+	return st, caught, nil
+}
+
+// isCancellation says whether an error only says that its context has ended.
+func isCancellation(err error) bool {
+	return errors.Is(err, session.ErrInterrupted) || errors.Is(err, context.Canceled) || failure.Is(err, failure.Cancelled)
+}
+
+// readInterruption says how a run was left that a signal kept from being worked on.
+func readInterruption(ctx context.Context, s *runs.Service, run string, sig syscall.Signal) error {
+	r, err := s.Get(ctx, run)
+	if err != nil {
+		return err
+	}
+	return Fail(interruptionError(r, sig), runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason})
+}
