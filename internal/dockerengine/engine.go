@@ -19,6 +19,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Engine is an engine that answered. It is safe for concurrent use.
@@ -103,6 +104,9 @@ func dial(endpoint Endpoint, l limits) (*Engine, error) {
 
 // connect waits where the queue of the socket is full: an engine that is busy, or hangs.
 func (e *Engine) connect(ctx context.Context) (net.Conn, error) {
+	if err := fault.Point("connect", e.endpoint.Socket()); err != nil {
+		return nil, err
+	}
 	var d net.Dialer
 	for {
 		conn, err := d.DialContext(ctx, "unix", e.endpoint.Socket())

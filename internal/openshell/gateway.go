@@ -22,6 +22,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Gateway is a gateway that answered. It is safe for concurrent use. A gateway that was restarted is spoken to again.
@@ -196,6 +197,9 @@ func (g *Gateway) dial() *grpc.ClientConn {
 
 // dialHere refuses to connect to another machine, whatever a name resolves to.
 func dialHere(ctx context.Context, address string) (net.Conn, error) {
+	if err := fault.Point("connect", address); err != nil {
+		return nil, err
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {

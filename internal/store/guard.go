@@ -5,10 +5,10 @@ import (
 	"runtime/debug"
 )
 
-// fault is a panic inside bbolt, which is how it answers damage that it did not expect.
-type fault struct{ what any }
+// boltDamage is a panic inside bbolt, which is how it answers damage that it did not expect.
+type boltDamage struct{ what any }
 
-func (f *fault) Error() string { return fmt.Sprintf("it is damaged: %v", f.what) }
+func (f *boltDamage) Error() string { return fmt.Sprintf("it is damaged: %v", f.what) }
 
 // guard calls into bbolt. Panics, and reads of the mapped file that the system refuses, become errors.
 func guard(call func() error) (err error) {
@@ -16,7 +16,7 @@ func guard(call func() error) (err error) {
 	defer func() {
 		debug.SetPanicOnFault(old)
 		if r := recover(); r != nil {
-			err = &fault{what: r}
+			err = &boltDamage{what: r}
 		}
 	}()
 	return call()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 )
@@ -234,7 +235,7 @@ func (s *Store) completeCreation() error {
 func (s *Store) openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 	err = guard(func() error {
 		db, err = bolt.Open(path, files.FileMode, &bolt.Options{
-			Timeout: boltWait, ReadOnly: readOnly, PageSize: pageSize, OpenFile: files.OpenFile, NoStatistics: true,
+			Timeout: boltWait, ReadOnly: readOnly, PageSize: pageSize, OpenFile: files.OpenForeign, NoStatistics: true,
 		})
 		return err
 	})
@@ -244,7 +245,7 @@ func (s *Store) openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, failure.New(failure.LockHeld, "%s is locked by another program, which bypasses laufwerk: end that program", path).
 			WithHint("fuser -v %s", failure.Quote(path)).WithPaths(path)
-	case errors.As(err, new(*fault)):
+	case errors.As(err, new(*boltDamage)):
 		return nil, s.invalid("%v", err)
 	default:
 		return nil, homeError(path, err)
@@ -291,7 +292,7 @@ func (s *Store) transact(write bool, fn func(Tx) error) (err error) {
 	}
 	txid := uint64(btx.ID())
 	crash.Point("store/before-commit")
-	if err := guard(btx.Commit); err != nil {
+	if err := s.commit(btx); err != nil {
 		return s.txError(err)
 	}
 	crash.Point("store/after-commit")
@@ -299,6 +300,18 @@ func (s *Store) transact(write bool, fn func(Tx) error) (err error) {
 	finish()
 	s.committed(txid)
 	return nil
+}
+
+// commit passes the fault points that bbolt, which writes by itself, has none of: one before it has written anything, one for
+// the sync after the commit, which then has happened.
+func (s *Store) commit(btx *bolt.Tx) error {
+	if err := fault.Point("write", s.home.StateFile()); err != nil {
+		return err
+	}
+	if err := guard(btx.Commit); err != nil {
+		return err
+	}
+	return fault.Point("sync", s.home.StateFile())
 }
 
 // committed raises the mark. The commit has happened: a mark that could not be raised makes the damage check weaker, never
@@ -317,7 +330,7 @@ func (s *Store) committed(txid uint64) {
 }
 
 func (s *Store) txError(err error) error {
-	if errors.As(err, new(*fault)) {
+	if errors.As(err, new(*boltDamage)) {
 		return s.invalid("%v", err)
 	}
 	return s.writeError(err)

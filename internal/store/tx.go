@@ -37,7 +37,7 @@ func (t *boltTx) get(b Bucket, key string) (value json.RawMessage, sum uint32, e
 		}
 		v, s, err := unseal([]byte(b), []byte(key), sealed)
 		if err != nil {
-			return &fault{what: recordError{b, key, err}}
+			return &boltDamage{what: recordError{b, key, err}}
 		}
 		value, sum = bytes.Clone(v), s
 		return nil
@@ -54,7 +54,7 @@ func (t *boltTx) Get(b Bucket, key string, into any) (bool, error) {
 		return false, err
 	}
 	if err := json.Unmarshal(value, into); err != nil {
-		return true, t.broken(&fault{what: recordError{b, key, err}})
+		return true, t.broken(&boltDamage{what: recordError{b, key, err}})
 	}
 	return true, nil
 }
@@ -128,7 +128,7 @@ func (t *boltTx) Each(b Bucket, prefix string, fn func(key string, raw json.RawM
 		for k, sealed := c.Seek([]byte(prefix)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, sealed = c.Next() {
 			v, _, err := unseal([]byte(b), k, sealed)
 			if err != nil {
-				return &fault{what: recordError{b, string(k), err}}
+				return &boltDamage{what: recordError{b, string(k), err}}
 			}
 			pairs = append(pairs, pair{string(k), bytes.Clone(v)})
 		}
@@ -161,15 +161,15 @@ func (t *boltTx) close() error {
 	err := guard(func() error {
 		bucket := t.tx.Bucket([]byte(formatBucket))
 		if bucket == nil {
-			return &fault{what: "it has no format record"}
+			return &boltDamage{what: "it has no format record"}
 		}
 		value, _, err := unseal([]byte(formatBucket), []byte(formatKey), bucket.Get([]byte(formatKey)))
 		if err != nil {
-			return &fault{what: recordError{formatBucket, formatKey, err}}
+			return &boltDamage{what: recordError{formatBucket, formatKey, err}}
 		}
 		var f format
 		if err := json.Unmarshal(value, &f); err != nil {
-			return &fault{what: recordError{formatBucket, formatKey, err}}
+			return &boltDamage{what: recordError{formatBucket, formatKey, err}}
 		}
 		f.Count += t.count
 		f.Sum += t.sum

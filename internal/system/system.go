@@ -1,5 +1,5 @@
 // Package system is the boundary between laufwerk and the operating system: arguments, environment, clock, streams, signals.
-// Together with the packages below it (files, lock, process, safefs, crash) it is the only door: the linter refuses the
+// Together with the packages below it (files, lock, process, projectfs, safefs) it is the only door: the linter refuses the
 // operating system's packages everywhere else. Tests build an Env of their own and call the same entry as main.
 package system
 
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Env is what a process knows of its surroundings.
@@ -43,7 +45,7 @@ func FromOS() *Env {
 	return &Env{
 		Args: os.Args[1:], Vars: vars, Dir: dir, In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		InTTY: term.IsTerminal(0), OutTTY: term.IsTerminal(1), ErrTTY: term.IsTerminal(2),
-		Now: time.Now,
+		Now: fault.Now,
 	}
 }
 

@@ -52,10 +52,11 @@ func first() bool {
 	return true
 }
 
-// Adopt makes the variables of this package among env, NAME=VALUE, those of this process, before it reaches a point.
+// Adopt makes the variables of this package and of package fault among env, NAME=VALUE, those of this process, before it
+// reaches a point.
 func Adopt(env []string) {
 	for _, kv := range env {
-		if name, value, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "LAUFWERK_CRASH") {
+		if name, value, _ := strings.Cut(kv, "="); ours(name) {
 			_ = os.Setenv(name, value)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Owner is the user id that owns what info describes.
@@ -28,6 +30,9 @@ func Inode(info fs.FileInfo) uint64 {
 
 // Writable says whether this process may make names in dir: nil, or why not. It also finds read-only file systems.
 func Writable(dir string) error {
+	if err := fault.Point("access", dir); err != nil {
+		return err
+	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return &fs.PathError{Op: "write to", Path: dir, Err: err}
 	}
@@ -35,7 +40,14 @@ func Writable(dir string) error {
 }
 
 // MakePrivate takes all access from the group and from others.
-func MakePrivate(dir string) error { return os.Chmod(dir, DirMode) }
+func MakePrivate(dir string) error { return chmod(dir, DirMode) }
+
+func chmod(path string, mode fs.FileMode) error {
+	if err := fault.Point("chmod", path); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}
 
 // NoSpace says whether err comes from a full disk or an exhausted quota.
 func NoSpace(err error) bool {
@@ -48,8 +60,14 @@ func NotWritable(err error) bool {
 }
 
 // OpenFile is os.OpenFile that follows no link at the last component and never waits for the other side of a fifo.
-func OpenFile(path string, flag int, mode fs.FileMode) (*os.File, error) {
-	return os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
+func OpenFile(path string, flag int, mode fs.FileMode) (*File, error) {
+	return openFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
+}
+
+// OpenForeign is OpenFile for libraries, which want the operating system's own file.
+func OpenForeign(path string, flag int, mode fs.FileMode) (*os.File, error) {
+	f, err := OpenFile(path, flag, mode)
+	return fault.Unwrap(f), err
 }
 
 // Overwrite writes data over the beginning of a file, in place and durably, creating it where it is missing. It is for

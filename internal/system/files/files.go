@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Modes of everything below $LAUFWERK_HOME.
@@ -41,7 +43,7 @@ func MkdirAll(dir string) error {
 }
 
 func isDir(path string) (bool, error) {
-	st, err := os.Stat(path)
+	st, err := Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
@@ -55,6 +57,9 @@ func isDir(path string) (bool, error) {
 
 // Mkdir makes one directory; it fails with fs.ErrExist where there is one.
 func Mkdir(dir string) error {
+	if err := fault.Point("mkdir", dir); err != nil {
+		return err
+	}
 	if err := os.Mkdir(dir, DirMode); err != nil {
 		return err
 	}
@@ -63,7 +68,7 @@ func Mkdir(dir string) error {
 
 // SyncDir makes the names in a directory durable.
 func SyncDir(dir string) error {
-	d, err := os.Open(dir)
+	d, err := Open(dir)
 	if err != nil {
 		return err
 	}
@@ -72,11 +77,16 @@ func SyncDir(dir string) error {
 }
 
 // Read is the whole file.
-func Read(path string) ([]byte, error) { return os.ReadFile(path) }
+func Read(path string) ([]byte, error) {
+	if err := fault.Point("read", path); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
 
 // ReadJSON decodes a file; a missing one is fs.ErrNotExist.
 func ReadJSON(path string, into any) error {
-	b, err := os.ReadFile(path)
+	b, err := Read(path)
 	if err != nil {
 		return err
 	}
@@ -88,7 +98,7 @@ func ReadJSON(path string, into any) error {
 
 // Write replaces a file atomically: temporary file, fsync, rename, fsync of the directory. A full disk leaves the old one.
 func Write(path string, data []byte) error {
-	return write(path, data, func(tmp string) error { return os.Rename(tmp, path) })
+	return write(path, data, func(tmp string) error { return rename(tmp, path) })
 }
 
 // WriteJSON is Write of v, indented for people who look.
@@ -103,7 +113,7 @@ func WriteJSON(path string, v any) error {
 // WriteVolatile replaces a file atomically, and is in no hurry to make it durable: after a power failure it may be the old one,
 // empty or torn. It is for what can be made again and tells by itself whether it is whole.
 func WriteVolatile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	f, err := createTemp(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -112,7 +122,7 @@ func WriteVolatile(path string, data []byte) error {
 		err = e
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = rename(f.Name(), path)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
@@ -124,13 +134,34 @@ func WriteVolatile(path string, data []byte) error {
 func Create(path string, data []byte) error {
 	return write(path, data, func(tmp string) error {
 		defer func() { _ = os.Remove(tmp) }()
-		return os.Link(tmp, path)
+		return link(tmp, path)
 	})
+}
+
+func createTemp(dir string) (*File, error) {
+	if err := fault.Point("create", dir); err != nil {
+		return nil, err
+	}
+	return fault.Open(os.CreateTemp(dir, ".tmp-*"))
+}
+
+func rename(from, to string) error {
+	if err := fault.Point("rename", to); err != nil {
+		return err
+	}
+	return os.Rename(from, to)
+}
+
+func link(from, to string) error {
+	if err := fault.Point("link", to); err != nil {
+		return err
+	}
+	return os.Link(from, to)
 }
 
 func write(path string, data []byte, publish func(tmp string) error) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".tmp-*")
+	f, err := createTemp(dir)
 	if err != nil {
 		return err
 	}
@@ -163,6 +194,9 @@ func Names(dir string) ([]string, error) { return names(dir, false) }
 func Unfinished(dir string) ([]string, error) { return names(dir, true) }
 
 func names(dir string, temporary bool) ([]string, error) {
+	if err := fault.Point("readdir", dir); err != nil {
+		return nil, err
+	}
 	es, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -181,16 +215,29 @@ func names(dir string, temporary bool) ([]string, error) {
 }
 
 // Stat follows links: it is for trusted paths.
-func Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
+func Stat(path string) (fs.FileInfo, error) {
+	if err := fault.Point("stat", path); err != nil {
+		return nil, err
+	}
+	return os.Stat(path)
+}
 
 // Lstat does not follow a link.
-func Lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
+func Lstat(path string) (fs.FileInfo, error) {
+	if err := fault.Point("stat", path); err != nil {
+		return nil, err
+	}
+	return os.Lstat(path)
+}
 
 // Exists says whether something is at path.
-func Exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+func Exists(path string) bool { _, err := Lstat(path); return err == nil }
 
 // Remove removes a file or an empty directory; a missing one is no error. The removal is durable.
 func Remove(path string) error {
+	if err := fault.Point("remove", path); err != nil {
+		return err
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -201,26 +248,38 @@ func Remove(path string) error {
 }
 
 // RemoveAll removes a tree that only laufwerk wrote. It must never be used on a tree that an agent could write: see safefs.
-func RemoveAll(path string) error { return os.RemoveAll(path) }
+func RemoveAll(path string) error {
+	if err := fault.Point("remove", path); err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
+}
 
 // Rename renames within one file system, durably.
 func Rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
+	if err := rename(from, to); err != nil {
 		return err
 	}
 	return SyncDir(filepath.Dir(to))
 }
 
 // Append opens a file for appending, creating it privately.
-func Append(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, FileMode)
+func Append(path string) (*File, error) {
+	return openFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, FileMode)
+}
+
+func openFile(path string, flag int, mode fs.FileMode) (*File, error) {
+	if err := fault.Point("open", path); err != nil {
+		return nil, err
+	}
+	return fault.Open(os.OpenFile(path, flag, mode))
 }
 
 // Open opens a file for reading.
-func Open(path string) (*os.File, error) { return os.Open(path) }
+func Open(path string) (*File, error) { return openFile(path, os.O_RDONLY, 0) }
 
 // File is an open file of ours.
-type File = os.File
+type File = fault.File
 
 // TempDir makes a private temporary folder of the system's.
-func TempDir(prefix string) (string, error) { return os.MkdirTemp("", prefix) }
+func TempDir(prefix string) (string, error) { return mkdirTemp("", prefix) }

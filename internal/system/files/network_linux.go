@@ -4,11 +4,16 @@ import (
 	"io/fs"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Network is the name of the network file system that path is on, "" for a local one. Locks between machines, and renames
 // that are seen at once, cannot be counted on there.
 func Network(path string) (string, error) {
+	if err := fault.Point("statfs", path); err != nil {
+		return "", err
+	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
 		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}

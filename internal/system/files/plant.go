@@ -5,18 +5,30 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Stage makes a directory in dir that only this user can look into, for a tree that will be renamed into its place.
-func Stage(dir, name string) (string, error) { return os.MkdirTemp(dir, name+"-*") }
+func Stage(dir, name string) (string, error) { return mkdirTemp(dir, name+"-*") }
+
+func mkdirTemp(dir, pattern string) (string, error) {
+	if err := fault.Point("mkdir", dir); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(dir, pattern)
+}
 
 // Plant makes a new file in a directory of the user, with missing parents. The modes are those of any file that the user
 // makes: the umask decides. It fails with fs.ErrExist where something has the name, be it a link that leads nowhere.
 func Plant(path string, data []byte) error {
+	if err := fault.Point("mkdir", filepath.Dir(path)); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := openFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
@@ -37,9 +49,9 @@ func Plant(path string, data []byte) error {
 // Publish gives a file of the same file system its place, durably. It fails with fs.ErrExist where something has the name.
 // On file systems without hard links, what appears in the moment of the call is replaced.
 func Publish(from, to string) error {
-	err := os.Link(from, to)
+	err := link(from, to)
 	if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
-		if _, there := os.Lstat(to); there == nil {
+		if _, there := Lstat(to); there == nil {
 			return fs.ErrExist
 		}
 		return Rename(from, to)
@@ -52,8 +64,8 @@ func Publish(from, to string) error {
 
 // Replace puts a file of the same file system into the place of another, with the other's permissions, durably.
 func Replace(from, to string) error {
-	if info, err := os.Lstat(to); err == nil && info.Mode().IsRegular() {
-		if err := os.Chmod(from, info.Mode().Perm()); err != nil {
+	if info, err := Lstat(to); err == nil && info.Mode().IsRegular() {
+		if err := chmod(from, info.Mode().Perm()); err != nil {
 			return err
 		}
 	}

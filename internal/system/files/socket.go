@@ -5,10 +5,15 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Connectable says whether this process may connect to the unix socket at path: nil, or why not. Nothing is connected.
 func Connectable(path string) error {
+	if err := fault.Point("access", path); err != nil {
+		return err
+	}
 	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS); err != nil {
 		return &fs.PathError{Op: "connect to", Path: path, Err: err}
 	}
@@ -16,4 +21,9 @@ func Connectable(path string) error {
 }
 
 // Readlink is what the symbolic link at path says.
-func Readlink(path string) (string, error) { return os.Readlink(path) }
+func Readlink(path string) (string, error) {
+	if err := fault.Point("readlink", path); err != nil {
+		return "", err
+	}
+	return os.Readlink(path)
+}

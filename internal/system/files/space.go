@@ -4,6 +4,8 @@ import (
 	"io/fs"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Room is what a file system has left for this user.
@@ -16,6 +18,9 @@ type Room struct {
 
 // Space is the room on the file system of path.
 func Space(path string) (Room, error) {
+	if err := fault.Point("statfs", path); err != nil {
+		return Room{}, err
+	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
 		return Room{}, &fs.PathError{Op: "statfs", Path: path, Err: err}

@@ -2,7 +2,5 @@
 
 package files
 
-import "os"
-
 // Datasync makes a file's bytes, and its length, durable.
-func Datasync(f *os.File) error { return f.Sync() }
+func Datasync(f *File) error { return f.Sync() }

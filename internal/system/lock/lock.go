@@ -3,7 +3,8 @@
 // On Linux these are open-file-description locks: they belong to the open file, vanish with it however the process ends,
 // and asking whether one is held (F_OFD_GETLK) never takes it. An exclusive holder writes who it is into the lock file, and
 // takes that out again when it gives the lock up; shared ones, and ones that were killed, are looked for in /proc.
-// A lock file is never removed: removing one together with its directory gave two holders when it was measured.
+// Lock files are opened without following a link: some lie in directories that an agent can write, and the holder's name is
+// written into the file. A lock file is never removed: removing one together with its directory gave two holders when it was measured.
 package lock
 
 import (
@@ -13,10 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -45,13 +46,9 @@ func (h Holder) String() string {
 	return s
 }
 
-// noFollow is for every open of a lock file: some lie in directories that an agent can write, and the holder's name is
-// written into the file. Nor is a fifo waited for.
-const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
-
 // Lock is held until Release or the end of the process.
 type Lock struct {
-	f    *os.File
+	f    *files.File
 	mode Mode
 }
 
@@ -70,7 +67,7 @@ const (
 // Acquire waits at most wait (and no longer than ctx) for the lock. Zero wait tries once. When it is not had, the failure
 // is LockHeld, and its field `holder` and its message name the holder.
 func Acquire(ctx context.Context, path string, mode Mode, wait time.Duration, command string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|noFollow, 0o600)
+	f, err := files.OpenFile(path, os.O_CREATE|os.O_RDWR, files.FileMode)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +101,7 @@ func Acquire(ctx context.Context, path string, mode Mode, wait time.Duration, co
 
 // Take is Acquire, at once and exclusively, of an open file, which belongs to the lock from here on. It is for files in
 // directories that somebody else may replace: a path could lead elsewhere by now.
-func Take(f *os.File, command string) (*Lock, error) {
+func Take(f *files.File, command string) (*Lock, error) {
 	self := Holder{PID: os.Getpid(), Command: command}
 	self.Process, _ = process.Self()
 	ok, err := tryLock(f, Exclusive)
@@ -123,7 +120,7 @@ func Take(f *os.File, command string) (*Lock, error) {
 
 // Hold takes the lock of an open file at once, exclusively; nothing is written into the file. It is held until the file is
 // closed. ErrHeld says that somebody else has it.
-func Hold(f *os.File) error {
+func Hold(f *files.File) error {
 	ok, err := tryLock(f, Exclusive)
 	if err == nil && !ok {
 		err = ErrHeld
@@ -172,12 +169,12 @@ func (l *Lock) Release() {
 // Query says whether a lock is held, without taking it, and who its exclusive holder says to be. A missing file, a free lock
 // or garbage inside a free file is "not held".
 func Query(path string) (Holder, bool, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
+	f, err := files.OpenFile(path, os.O_RDWR, 0)
 	if os.IsNotExist(err) {
 		return Holder{}, false, nil
 	}
 	if os.IsPermission(err) {
-		f, err = os.OpenFile(path, os.O_RDONLY|noFollow, 0)
+		f, err = files.OpenFile(path, os.O_RDONLY, 0)
 	}
 	if err != nil {
 		return Holder{}, false, err
@@ -187,7 +184,7 @@ func Query(path string) (Holder, bool, error) {
 }
 
 // Held is Query of an open file.
-func Held(f *os.File) (Holder, bool, error) {
+func Held(f *files.File) (Holder, bool, error) {
 	is, err := isLocked(f)
 	if err != nil || !is {
 		return Holder{}, false, err

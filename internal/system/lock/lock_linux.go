@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -24,7 +25,10 @@ func flockT(mode Mode) unix.Flock_t {
 	return unix.Flock_t{Type: t, Whence: io.SeekStart}
 }
 
-func tryLock(f *os.File, mode Mode) (bool, error) {
+func tryLock(f *files.File, mode Mode) (bool, error) {
+	if err := fault.Point("lock", f.Name()); err != nil {
+		return false, err
+	}
 	fl := flockT(mode)
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &fl)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
@@ -35,7 +39,7 @@ func tryLock(f *os.File, mode Mode) (bool, error) {
 
 // waitLock blocks in the kernel, so that waiters are served in order and at once. The wait cannot be taken back: a waiter
 // that gives up leaves its goroutine behind, which closes the file as soon as the kernel answers.
-func waitLock(ctx context.Context, f *os.File, mode Mode, wait time.Duration) (bool, error) {
+func waitLock(ctx context.Context, f *files.File, mode Mode, wait time.Duration) (bool, error) {
 	got := make(chan error, 1)
 	fd := f.Fd()
 	go func() {
@@ -73,7 +77,10 @@ func waitLock(ctx context.Context, f *os.File, mode Mode, wait time.Duration) (b
 	}
 }
 
-func isLocked(f *os.File) (bool, error) {
+func isLocked(f *files.File) (bool, error) {
+	if err := fault.Point("query lock", f.Name()); err != nil {
+		return false, err
+	}
 	fl := flockT(Exclusive)
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &fl); err != nil {
 		return false, err
@@ -81,7 +88,7 @@ func isLocked(f *os.File) (bool, error) {
 	return fl.Type != unix.F_UNLCK, nil
 }
 
-func unlock(f *os.File) error {
+func unlock(f *files.File) error {
 	fl := unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart}
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &fl)
 }
@@ -95,11 +102,11 @@ func search(path string) Holder {
 	}
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, fd := range fds {
-		if at, err := os.Readlink(fd); err != nil || at != real {
+		if at, err := files.Readlink(fd); err != nil || at != real {
 			continue
 		}
 		proc := filepath.Dir(filepath.Dir(fd))
-		info, err := os.ReadFile(filepath.Join(proc, "fdinfo", filepath.Base(fd)))
+		info, err := files.Read(filepath.Join(proc, "fdinfo", filepath.Base(fd)))
 		if err != nil || !bytes.Contains(info, []byte("OFDLCK")) {
 			continue
 		}
@@ -114,7 +121,7 @@ func search(path string) Holder {
 }
 
 func commandOf(proc string) string {
-	b, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	b, err := files.Read(filepath.Join(proc, "cmdline"))
 	if err != nil || len(b) == 0 {
 		return "unknown"
 	}

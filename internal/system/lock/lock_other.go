@@ -5,10 +5,11 @@ package lock
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 func how(mode Mode) int {
@@ -18,7 +19,7 @@ func how(mode Mode) int {
 	return unix.LOCK_EX
 }
 
-func tryLock(f *os.File, mode Mode) (bool, error) {
+func tryLock(f *files.File, mode Mode) (bool, error) {
 	err := unix.Flock(int(f.Fd()), how(mode)|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, nil
@@ -26,7 +27,7 @@ func tryLock(f *os.File, mode Mode) (bool, error) {
 	return err == nil, err
 }
 
-func waitLock(ctx context.Context, f *os.File, mode Mode, wait time.Duration) (bool, error) {
+func waitLock(ctx context.Context, f *files.File, mode Mode, wait time.Duration) (bool, error) {
 	deadline := time.Now().Add(wait)
 	for {
 		ok, err := tryLock(f, mode)
@@ -46,13 +47,13 @@ func waitLock(ctx context.Context, f *os.File, mode Mode, wait time.Duration) (b
 	}
 }
 
-func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+func unlock(f *files.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
 // search finds nobody: there is no /proc to look into.
 func search(string) Holder { return Holder{} }
 
 // isLocked has no query to ask here: it tries the lock and gives it back at once.
-func isLocked(f *os.File) (bool, error) {
+func isLocked(f *files.File) (bool, error) {
 	ok, err := tryLock(f, Exclusive)
 	if ok {
 		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)

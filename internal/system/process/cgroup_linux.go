@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // Cgroup is a control group (cgroup v2) of our own. It is ended as one: no fork is quicker than cgroup.kill.
@@ -32,6 +35,9 @@ func CgroupPath(name string) (dir, why string) {
 	if err != nil {
 		return "", err.Error()
 	}
+	if err := fault.Point("access", own); err != nil {
+		return "", err.Error()
+	}
 	for _, p := range []string{own, filepath.Join(own, "cgroup.procs")} {
 		if err := unix.Access(p, unix.W_OK); err != nil {
 			return "", fmt.Sprintf("%s: %v", p, err)
@@ -43,6 +49,9 @@ func CgroupPath(name string) (dir, why string) {
 // MakeCgroup makes the control group that CgroupPath named, or takes one that an earlier holder left empty.
 func MakeCgroup(dir string) (*Cgroup, error) {
 	c := &Cgroup{dir: dir}
+	if err := fault.Point("mkdir", dir); err != nil {
+		return nil, err
+	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
@@ -58,6 +67,9 @@ func MakeCgroup(dir string) (*Cgroup, error) {
 
 // OpenCgroup takes a recorded directory; fs.ErrNotExist where it is gone. A directory that is no control group is refused.
 func OpenCgroup(dir string) (*Cgroup, error) {
+	if err := fault.Point("statfs", dir); err != nil {
+		return nil, err
+	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return nil, &fs.PathError{Op: "statfs", Path: dir, Err: err}
@@ -87,7 +99,7 @@ func FindCgroups(prefix string) (found []string) {
 
 // Populated says whether a process lives in it or below.
 func (c *Cgroup) Populated() (bool, error) {
-	b, err := os.ReadFile(filepath.Join(c.dir, "cgroup.events"))
+	b, err := files.Read(filepath.Join(c.dir, "cgroup.events"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return false, nil
 	}
@@ -99,6 +111,9 @@ func (c *Cgroup) Populated() (bool, error) {
 
 // Kill kills everything in it and below.
 func (c *Cgroup) Kill() error {
+	if err := fault.Point("kill", c.dir); err != nil {
+		return err
+	}
 	err := os.WriteFile(filepath.Join(c.dir, "cgroup.kill"), []byte("1"), 0)
 	if errors.Is(err, fs.ErrNotExist) { // before Linux 5.14, or it is gone
 		return c.each(func(dir string) error {
@@ -138,6 +153,9 @@ func (c *Cgroup) End(ctx context.Context) error {
 
 // Remove removes it and the groups below, all of them empty; one that is gone is no error.
 func (c *Cgroup) Remove() error {
+	if err := fault.Point("rmdir", c.dir); err != nil {
+		return err
+	}
 	var dirs []string
 	if err := c.each(func(dir string) error { dirs = append(dirs, dir); return nil }); err != nil {
 		return err
@@ -175,7 +193,7 @@ func (c *Cgroup) each(do func(dir string) error) error {
 }
 
 func pidsIn(dir string) ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	b, err := files.Read(filepath.Join(dir, "cgroup.procs"))
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -190,13 +208,13 @@ func pidsIn(dir string) ([]int, error) {
 
 // killIn kills a process if it still is in the group once it is pinned.
 func killIn(pid int, dir string) {
-	fd, err := unix.PidfdOpen(pid, 0)
+	fd, err := pidfd(pid)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
 	if path, err := cgroupOf(pid); err == nil && filepath.Base(path) == filepath.Base(dir) {
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		_ = pidfdSignal(fd, unix.SIGKILL)
 	}
 }
 
@@ -228,7 +246,7 @@ func ownCgroup() (string, error) {
 
 // cgroupOf is the cgroup v2 path of a process, as /proc/PID/cgroup has it: the line of hierarchy 0.
 func cgroupOf(pid int) (string, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	b, err := files.Read("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
 		return "", err
 	}
@@ -242,7 +260,7 @@ func cgroupOf(pid int) (string, error) {
 
 // unified finds where cgroup v2 is mounted (beside v1 it is at /sys/fs/cgroup/unified, but not always) and which part of it.
 func unified() (mount, root string, err error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	f, err := files.Open("/proc/self/mountinfo")
 	if err != nil {
 		return "", "", err
 	}

@@ -3,13 +3,15 @@ package process
 import (
 	"errors"
 	"io"
-	"os"
 	"os/exec"
 	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // stderrKept is how much of the end of a child's stderr is kept, in bytes.
@@ -37,6 +39,9 @@ func StartChild(argv, env []string) (*Child, error) {
 	}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = childAttr()
+	if err := fault.Point("pipe", ""); err != nil {
+		return nil, err
+	}
 	c := &Child{cmd: cmd, stderr: &tail{}}
 	cmd.Stderr = c.stderr
 	var err error
@@ -44,6 +49,9 @@ func StartChild(argv, env []string) (*Child, error) {
 		return nil, err
 	}
 	if c.Stdout, err = cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	if err := fault.Point("exec", argv[0]); err != nil {
 		return nil, err
 	}
 	if err := startUnprivileged(cmd); err != nil {
@@ -111,9 +119,9 @@ func CloseInherited() error {
 
 func descriptorNames() ([]string, error) {
 	// A directory of one's own descriptors: a sandbox on Linux may lack the link /dev/fd, other systems have no /proc.
-	d, err := os.Open("/proc/self/fd")
+	d, err := files.Open("/proc/self/fd")
 	if err != nil {
-		d, err = os.Open("/dev/fd")
+		d, err = files.Open("/dev/fd")
 	}
 	if err != nil {
 		return nil, err

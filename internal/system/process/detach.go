@@ -5,7 +5,8 @@ import (
 	"os"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // Detached is a program that outlives this process.
@@ -49,17 +50,17 @@ func detach(path string, argv, env []string, log string) (*Detached, *os.Process
 			_ = f.Close()
 		}
 	}
-	stderr, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	stderr, err := files.OpenForeign(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, files.FileMode)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer stderr.Close()
-	inR, inW, err := os.Pipe()
+	inR, inW, err := pipe()
 	if err != nil {
 		return nil, nil, err
 	}
 	open = append(open, inR, inW)
-	outR, outW, err := os.Pipe()
+	outR, outW, err := pipe()
 	if err != nil {
 		closeAll()
 		return nil, nil, err
@@ -68,7 +69,7 @@ func detach(path string, argv, env []string, log string) (*Detached, *os.Process
 	if env == nil {
 		env = []string{}
 	}
-	p, err := os.StartProcess(path, argv, &os.ProcAttr{
+	p, err := startProcess(path, argv, &os.ProcAttr{
 		Dir: "/", Env: env, Files: []*os.File{inR, outW, stderr}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -77,4 +78,18 @@ func detach(path string, argv, env []string, log string) (*Detached, *os.Process
 	}
 	_, _ = inR.Close(), outW.Close()
 	return &Detached{In: inW, Out: outR}, p, nil
+}
+
+func startProcess(path string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
+	if err := fault.Point("exec", path); err != nil {
+		return nil, err
+	}
+	return os.StartProcess(path, argv, attr)
+}
+
+func pipe() (r, w *os.File, err error) {
+	if err := fault.Point("pipe", ""); err != nil {
+		return nil, nil, err
+	}
+	return os.Pipe()
 }

@@ -6,7 +6,8 @@ package process
 
 import (
 	"errors"
-	"os"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // ErrUnsupported says that this system lacks what laufwerk needs to own processes.
@@ -16,7 +17,7 @@ var ErrUnsupported = errors.New("owning processes needs Linux")
 var ErrGone = errors.New("the process is gone")
 
 // File is an open file.
-type File = os.File
+type File = fault.File
 
 // Identity is a process that cannot be mistaken for another one.
 type Identity struct {

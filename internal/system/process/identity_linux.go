@@ -11,6 +11,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // Supported says whether this system can own processes: nil, or ErrUnsupported.
@@ -38,11 +41,11 @@ func Of(pid int) (Identity, error) {
 
 // BootID is another one after every start of the machine.
 func BootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	b, err := files.Read("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
 }
 
-func namespace() (string, error) { return os.Readlink("/proc/self/ns/pid") }
+func namespace() (string, error) { return files.Readlink("/proc/self/ns/pid") }
 
 // Look says what is known of a recorded process.
 func Look(id Identity) Liveness {
@@ -70,20 +73,20 @@ func Look(id Identity) Liveness {
 // Signal signals exactly the recorded process; ErrGone where it is not there any more. The process is pinned by a pidfd
 // before it is compared with the record, so that its id cannot pass to another one in between.
 func Signal(id Identity, sig syscall.Signal) error {
-	fd, err := unix.PidfdOpen(id.PID, 0)
+	fd, err := pidfd(id.PID)
 	switch {
 	case err == nil:
 		defer unix.Close(fd)
 		if Look(id) != Alive {
 			return ErrGone
 		}
-		return gone(unix.PidfdSendSignal(fd, sig, nil, 0))
+		return gone(pidfdSignal(fd, sig))
 	case errors.Is(err, unix.ESRCH):
 		return ErrGone
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS):
 		// A seccomp filter refuses pidfds (some sandboxes do). The id of a direct child cannot be used again before we reap it.
 		if st, e := readStat(id.PID); e == nil && st.parent == os.Getpid() && Look(id) == Alive {
-			return gone(unix.Kill(id.PID, sig))
+			return gone(kill(id.PID, sig))
 		}
 		return fmt.Errorf("process %d cannot be signalled safely: pidfd_open: %w", id.PID, err)
 	default:
@@ -101,11 +104,32 @@ func SignalApart(id Identity, sig syscall.Signal) error {
 	}
 	switch Look(id) {
 	case Alive:
-		return gone(unix.Kill(id.PID, sig))
+		return gone(kill(id.PID, sig))
 	case Dead:
 		return ErrGone
 	}
 	return err
+}
+
+func pidfd(pid int) (int, error) {
+	if err := fault.Point("pidfd", ""); err != nil {
+		return -1, err
+	}
+	return unix.PidfdOpen(pid, 0)
+}
+
+func pidfdSignal(fd int, sig syscall.Signal) error {
+	if err := fault.Point("signal", ""); err != nil {
+		return err
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0)
+}
+
+func kill(pid int, sig syscall.Signal) error {
+	if err := fault.Point("signal", ""); err != nil {
+		return err
+	}
+	return unix.Kill(pid, sig)
 }
 
 func gone(err error) error {
@@ -124,7 +148,7 @@ type stat struct {
 func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' }
 
 func readStat(pid int) (stat, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	b, err := files.Read("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, unix.ESRCH) {
 		err = fs.ErrNotExist
 	}

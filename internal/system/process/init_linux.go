@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // IgnoreSignals makes this process ignore every signal that can be ignored, the ends of children too: the kernel then reaps
@@ -65,16 +68,19 @@ func Keep(f *File) {
 // Leave makes this process independent of what started it: it is in a session of its own, and what it says to stderr is
 // appended to the file log.
 func Leave(log string) (*File, error) {
-	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	f, err := files.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, files.FileMode)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := fault.Point("setsid", ""); err != nil {
+		return nil, err
+	}
 	if _, err := unix.Setsid(); err != nil && err != unix.EPERM { // EPERM: it has its own already
 		return nil, err
 	}
 	if err := unix.Dup3(int(f.Fd()), 2, 0); err != nil {
 		return nil, err
 	}
-	return os.Stderr, nil
+	return fault.Open(os.Stderr, nil)
 }

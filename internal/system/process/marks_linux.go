@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // maxEnviron bounds how much of a foreign process's environment is read, in bytes.
@@ -38,13 +40,13 @@ type Mark struct {
 // Marks are all living processes, other than this one, that have the variable name. As with Marked, what is not found proves
 // nothing.
 func Marks(name string) ([]Mark, error) {
-	es, err := os.ReadDir("/proc")
+	es, err := files.Names("/proc")
 	if err != nil {
 		return nil, err
 	}
 	var out []Mark
 	for _, e := range es {
-		pid, err := strconv.Atoi(e.Name())
+		pid, err := strconv.Atoi(e)
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
@@ -63,7 +65,7 @@ func Marks(name string) ([]Mark, error) {
 }
 
 func variable(pid int, name string) (string, bool) {
-	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/environ")
+	f, err := files.Open("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return "", false
 	}

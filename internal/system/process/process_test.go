@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 const limit = 30 * time.Second
@@ -109,7 +111,7 @@ func TestAControlGroupEndsWithEverythingBelow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	t.Cleanup(func() { _ = c.End(context.Background()) })
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	null, err := fault.Open(os.OpenFile(os.DevNull, os.O_RDWR, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // ErrNoTool says that a program is not on PATH.
@@ -51,8 +53,14 @@ func RunTool(ctx context.Context, t Tool, read func(io.Reader) error) error {
 	cmd.WaitDelay = 2 * time.Second
 	var stderr head
 	cmd.Stderr = &stderr
+	if err := fault.Point("pipe", ""); err != nil {
+		return err
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
+		return err
+	}
+	if err := fault.Point("exec", path); err != nil {
 		return err
 	}
 	if err := cmd.Start(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // OwnCommand is a command of our own binary, as a person would type it.
@@ -28,6 +30,9 @@ func StartOwn(ctx context.Context, c OwnCommand) (*Running, error) {
 	r := &Running{cmd: exec.CommandContext(ctx, c.Path, c.Args...)} //nolint:gosec // our own binary
 	r.cmd.Args[0] = "laufwerk"
 	r.cmd.Env, r.cmd.Dir, r.cmd.Stdout, r.cmd.Stderr = c.Env, c.Dir, &r.out, c.Stderr
+	if err := fault.Point("exec", c.Path); err != nil {
+		return r, err
+	}
 	return r, r.cmd.Start()
 }
 

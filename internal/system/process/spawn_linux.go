@@ -13,6 +13,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // Command is a program to start in a session of its own.
@@ -41,7 +44,7 @@ func Spawn(c Command, withOwner bool) (int, error) {
 		attr.Sys.Pdeathsig = syscall.SIGKILL
 	}
 	if c.Cgroup != nil {
-		d, err := os.Open(c.Cgroup.dir)
+		d, err := files.Open(c.Cgroup.dir)
 		if err != nil {
 			return 0, err
 		}
@@ -50,6 +53,9 @@ func Spawn(c Command, withOwner bool) (int, error) {
 	}
 	if c.Expendable {
 		defer expendable()()
+	}
+	if err := fault.Point("exec", ""); err != nil {
+		return 0, err
 	}
 	pid, err := syscall.ForkExec(c.Path, c.Argv, attr)
 	runtime.KeepAlive(c)
@@ -65,7 +71,7 @@ func NoRoom(err error) bool { return errors.Is(err, unix.EAGAIN) }
 // program's file are more), and who raises it may take it back.
 func expendable() (restore func()) {
 	const name, value = "/proc/self/oom_score_adj", 1000
-	b, err := os.ReadFile(name)
+	b, err := files.Read(name)
 	if err != nil {
 		return func() {}
 	}
@@ -83,6 +89,9 @@ func expendable() (restore func()) {
 func Own() (<-chan syscall.Signal, error) {
 	runtime.LockOSThread()
 	if err := CloseInherited(); err != nil {
+		return nil, err
+	}
+	if err := fault.Point("chdir", "/"); err != nil {
 		return nil, err
 	}
 	if err := os.Chdir("/"); err != nil {
@@ -122,16 +131,26 @@ func Ended() <-chan struct{} {
 
 // Pipe makes the stdin of a Command: with feed a pipe and its other end, else /dev/null.
 func Pipe(feed bool) (stdin, w *File, err error) {
-	if feed {
-		return os.Pipe()
+	if !feed {
+		stdin, err = files.Open(os.DevNull)
+		return stdin, nil, err
 	}
-	stdin, err = os.Open(os.DevNull)
-	return stdin, nil, err
+	return filePipe()
+}
+
+func filePipe() (r, w *File, err error) {
+	read, write, err := pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, _ = fault.Open(read, nil)
+	w, _ = fault.Open(write, nil)
+	return r, w, nil
 }
 
 // ForgetStdio replaces stdin and stdout by /dev/null, so that whoever holds their other ends sees them closed.
 func ForgetStdio() error {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	null, err := files.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -171,12 +190,15 @@ func Find(name, path, dir string) (string, error) {
 }
 
 func executable(path string) error {
-	st, err := os.Stat(path)
+	st, err := files.Stat(path)
 	if err != nil {
 		return err
 	}
 	if st.IsDir() {
 		return &fs.PathError{Op: "exec", Path: path, Err: fs.ErrPermission}
+	}
+	if err := fault.Point("access", path); err != nil {
+		return err
 	}
 	if err := unix.Access(path, unix.X_OK); err != nil {
 		return &fs.PathError{Op: "exec", Path: path, Err: err}

@@ -2,23 +2,24 @@ package process
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // EndStopped kills the processes of a control group whose path has name in it that are stopped or traced and that were started
 // as one of programs, and says how many it killed. Those that may not be signalled are left.
 func EndStopped(name string, programs ...string) (killed int) {
-	es, err := os.ReadDir("/proc")
+	es, err := files.Names("/proc")
 	if err != nil {
 		return 0
 	}
 	for _, e := range es {
-		pid, err := strconv.Atoi(e.Name())
+		pid, err := strconv.Atoi(e)
 		if err != nil {
 			continue
 		}
@@ -29,7 +30,7 @@ func EndStopped(name string, programs ...string) (killed int) {
 		if st, err := readStat(pid); err != nil || st.state != 'T' && st.state != 't' {
 			continue
 		}
-		groups, err := os.ReadFile("/proc/" + e.Name() + "/cgroup")
+		groups, err := files.Read("/proc/" + e + "/cgroup")
 		if err != nil || !bytes.Contains(groups, []byte(name)) {
 			continue
 		}

@@ -2,17 +2,18 @@ package process
 
 import (
 	"errors"
-	"os"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Stream reads the output pipe of a process to its end and hands every chunk on, in order and never two at once.
 type Stream struct {
 	raw  syscall.RawConn
-	r    *os.File
+	r    *File
 	mu   sync.Mutex
 	buf  []byte
 	sink func([]byte)
@@ -21,7 +22,7 @@ type Stream struct {
 
 // NewStream makes a pipe. The write end is for the process: close it once that was started, then call Run.
 func NewStream(sink func([]byte)) (s *Stream, write *File, err error) {
-	r, w, err := os.Pipe()
+	r, w, err := filePipe()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,6 +53,9 @@ func (s *Stream) Run() {
 func (s *Stream) step(fd, limit int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := fault.Point("read", ""); err != nil {
+		return 0, err
+	}
 	n, err := unix.Read(fd, s.buf[:min(limit, len(s.buf))])
 	if n > 0 {
 		s.sink(s.buf[:n])

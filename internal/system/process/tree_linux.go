@@ -8,10 +8,18 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // BecomeSubreaper makes this process the new parent of every descendant whose own parent ends.
-func BecomeSubreaper() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+func BecomeSubreaper() error {
+	if err := fault.Point("prctl", ""); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
 
 // Reap collects the children that have ended. None says that there is no child left at all, living or ended; for a
 // subreaper this is the proof that no descendant is left either.
@@ -38,8 +46,8 @@ func Reap() (ended []Status, none bool) {
 
 // Children are the ids of the direct children of this process. They stay valid as long as the caller reaps none.
 func Children() []int {
-	files, err := filepath.Glob("/proc/self/task/*/children")
-	if err != nil || len(files) == 0 { // a kernel without CONFIG_PROC_CHILDREN
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil || len(lists) == 0 { // a kernel without CONFIG_PROC_CHILDREN
 		self := os.Getpid()
 		var out []int
 		for pid, st := range allStats() {
@@ -50,8 +58,8 @@ func Children() []int {
 		return out
 	}
 	var out []int
-	for _, f := range files {
-		b, err := os.ReadFile(f)
+	for _, f := range lists {
+		b, err := files.Read(f)
 		if err != nil {
 			continue
 		}
@@ -99,13 +107,13 @@ func Descendants(pid int) []Identity {
 }
 
 func allStats() map[int]stat {
-	es, err := os.ReadDir("/proc")
+	es, err := files.Names("/proc")
 	if err != nil {
 		return nil
 	}
 	out := map[int]stat{}
 	for _, e := range es {
-		pid, err := strconv.Atoi(e.Name())
+		pid, err := strconv.Atoi(e)
 		if err != nil {
 			continue
 		}
@@ -121,7 +129,7 @@ func allStats() map[int]stat {
 func KillChildren() int {
 	pids := Children()
 	for _, pid := range pids {
-		_ = unix.Kill(pid, unix.SIGKILL)
+		_ = kill(pid, unix.SIGKILL)
 	}
 	return len(pids)
 }
@@ -134,4 +142,4 @@ func KillDescendants() {
 }
 
 // SignalGroup signals the process group of a direct child that leads one and has not been reaped.
-func SignalGroup(child int, sig syscall.Signal) error { return gone(unix.Kill(-child, sig)) }
+func SignalGroup(child int, sig syscall.Signal) error { return gone(kill(-child, sig)) }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Kind is what a path is.
@@ -35,6 +37,9 @@ type FS struct {
 
 // Open opens a root; path must be absolute.
 func Open(path string) (*FS, error) {
+	if err := fault.Point("open", path); err != nil {
+		return nil, err
+	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
@@ -59,7 +64,7 @@ func (f *FS) Stat(path string) (kind Kind, real, reason string) {
 	if !ok {
 		return Refused, "", "it is outside the project root"
 	}
-	st, err := f.root.Stat(rel)
+	st, err := f.stat(rel)
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -101,7 +106,7 @@ func (f *FS) Read(path string, limit int64) (content []byte, kind Kind, reason s
 		return nil, kind, reason
 	}
 	// What was a file a moment ago may be a fifo now: it is opened without waiting, and looked at again.
-	h, err := f.root.OpenFile(filepath.FromSlash(real), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	h, err := f.open(real)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, Refused, "this user may not read it"
@@ -126,24 +131,34 @@ func (f *FS) Read(path string, limit int64) (content []byte, kind Kind, reason s
 	return content, File, ""
 }
 
+func (f *FS) stat(rel string) (fs.FileInfo, error) {
+	if err := fault.Point("stat", rel); err != nil {
+		return nil, err
+	}
+	return f.root.Stat(rel)
+}
+
+func (f *FS) open(real string) (*fault.File, error) {
+	if err := fault.Point("open", real); err != nil {
+		return nil, err
+	}
+	return fault.Open(f.root.OpenFile(filepath.FromSlash(real), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0))
+}
+
 // Names are the entries of a directory inside the root, sorted; none where there is no such directory.
 func (f *FS) Names(path string) []string {
 	kind, real, _ := f.Stat(path)
 	if kind != Dir {
 		return nil
 	}
-	d, err := f.root.Open(filepath.FromSlash(real))
+	d, err := f.open(real)
 	if err != nil {
 		return nil
 	}
 	defer d.Close()
-	es, err := d.ReadDir(-1)
+	names, err := d.Readdirnames(-1)
 	if err != nil {
 		return nil
-	}
-	names := make([]string, 0, len(es))
-	for _, e := range es {
-		names = append(names, e.Name())
 	}
 	slices.Sort(names)
 	return names

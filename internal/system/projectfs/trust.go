@@ -9,13 +9,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // Untrusted says, in half a sentence, why code at path must not be run as this user: somebody else owns it or can write it.
 // "" where nothing speaks against it. Root may own anything. A group may write if it is the user's private one: the user's
 // primary group, with the user's name. Links are followed.
 func Untrusted(path string) string {
-	st, err := os.Stat(path)
+	st, err := files.Stat(path)
 	if err != nil {
 		return "it cannot be looked at: " + reason(err)
 	}
@@ -70,19 +73,19 @@ func reason(err error) string {
 
 // IsFile says whether something is at path that is not a directory; what exactly is looked at when it is read.
 func IsFile(path string) bool {
-	st, err := os.Lstat(path)
+	st, err := files.Lstat(path)
 	return err == nil && !st.IsDir()
 }
 
 // IsDir says whether path is a directory, or a link to one.
 func IsDir(path string) bool {
-	st, err := os.Stat(path)
+	st, err := files.Stat(path)
 	return err == nil && st.IsDir()
 }
 
 // Real is path with all links resolved, path itself where that fails.
 func Real(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
+	if real, err := filepath.EvalSymlinks(path); err == nil && fault.Point("readlink", path) == nil {
 		return real
 	}
 	return filepath.Clean(path)

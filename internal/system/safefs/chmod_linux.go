@@ -25,7 +25,7 @@ func (r *Root) chmodAt(dir int, name string, mode uint32) error {
 	if info.Mode == mode&0o7777 {
 		return nil
 	}
-	err = unix.Fchmodat(fd, "", mode&0o7777, unix.AT_EMPTY_PATH)
+	err = retry0("chmod", func() error { return unix.Fchmodat(fd, "", mode&0o7777, unix.AT_EMPTY_PATH) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
 		err = unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode&0o7777)
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // cloneFrom is the size from which sharing the blocks is tried before copying them.
@@ -64,7 +66,7 @@ func (c *Copier) Copy(src *Root, from string, dst *Root, to string, mode *uint32
 		return out, err
 	}
 	defer func() {
-		if e := unix.Close(fd); err == nil && e != nil {
+		if e := closing(fd); err == nil && e != nil {
 			err = pathError("copy", to, e)
 		}
 		if err != nil {
@@ -77,22 +79,31 @@ func (c *Copier) Copy(src *Root, from string, dst *Root, to string, mode *uint32
 	}
 	c.hash.Sum(out.Sum[:0])
 	if c.owner != nil {
-		if err = unix.Fchown(fd, c.owner.UID, c.owner.GID); err != nil {
+		if err = retry0("chown", func() error { return unix.Fchown(fd, c.owner.UID, c.owner.GID) }); err != nil {
 			return out, pathError("chown", to, err)
 		}
 	}
 	if m != 0o600 { // after the owner, whose change clears setuid and setgid
-		if err = unix.Fchmod(fd, m&0o7777); err != nil {
+		if err = fchmod(fd, m); err != nil {
 			return out, pathError("copy", to, err)
 		}
 	}
 	if sync {
-		if err = retry0(func() error { return unix.Fsync(fd) }); err != nil {
+		if err = retry0("sync", func() error { return unix.Fsync(fd) }); err != nil {
 			return out, pathError("copy", to, err)
 		}
 	}
 	out.Now, err = dst.statAt(fd, "")
 	return out, pathError("copy", to, err)
+}
+
+// closing closes a file in any case.
+func closing(fd int) error {
+	failed := fault.Point("close", "")
+	if err := unix.Close(fd); err != nil {
+		return err
+	}
+	return failed
 }
 
 func (c *Copier) fill(in, out int, info Info) (int64, error) {
@@ -114,7 +125,7 @@ func (c *Copier) fill(in, out int, info Info) (int64, error) {
 			return nil
 		}
 		for len(b) > 0 {
-			n, err := retry(func() (int, error) { return unix.Pwrite(out, b, at) })
+			n, err := retry("write", func() (int, error) { return unix.Pwrite(out, b, at) })
 			if err != nil {
 				return err
 			}
@@ -124,7 +135,7 @@ func (c *Copier) fill(in, out int, info Info) (int64, error) {
 		return nil
 	})
 	if err == nil && sparse {
-		err = unix.Ftruncate(out, at)
+		err = retry0("truncate", func() error { return unix.Ftruncate(out, at) })
 	}
 	return size, err
 }
@@ -133,7 +144,7 @@ func (c *Copier) fill(in, out int, info Info) (int64, error) {
 func (c *Copier) read(fd int, each func([]byte) error) (int64, error) {
 	var size int64
 	for {
-		n, err := retry(func() (int, error) { return unix.Pread(fd, c.buf, size) })
+		n, err := retry("read", func() (int, error) { return unix.Pread(fd, c.buf, size) })
 		if err != nil {
 			return size, err
 		}

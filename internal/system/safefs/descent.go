@@ -1,9 +1,9 @@
 package safefs
 
 import (
-	"os"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // maxOpenDirs bounds the open directories of one descent, whatever the depth of the tree.
@@ -20,7 +20,7 @@ type descent struct {
 
 type level struct {
 	name    string
-	f       *os.File
+	f       *fault.File
 	info    Info
 	names   []string
 	pathLen int // of descent.path before this level's name was added
@@ -50,7 +50,7 @@ func (d *descent) where() string {
 
 // enter goes down into an open, listable directory, which it owns from here on.
 func (d *descent) enter(fd int, name string) error {
-	l := &level{name: name, f: os.NewFile(uintptr(fd), name), pathLen: len(d.path)}
+	l := &level{name: name, f: newFile(fd, name), pathLen: len(d.path)}
 	var err error
 	if l.info, err = d.r.statAt(fd, ""); err == nil {
 		l.names, err = names(l.f)
@@ -94,8 +94,8 @@ func (d *descent) leave() error {
 }
 
 // reopen opens the directory above child again: through "..", or from the root where child may not be searched.
-func (d *descent) reopen(child, parent *level) (*os.File, error) {
-	fd, err := retry(func() (int, error) { return unix.Openat(child.fd(), "..", listFlags, 0) })
+func (d *descent) reopen(child, parent *level) (*fault.File, error) {
+	fd, err := retry("open", func() (int, error) { return unix.Openat(child.fd(), "..", listFlags, 0) })
 	if err != nil {
 		path := d.path
 		if child == d.top() {
@@ -116,7 +116,7 @@ func (d *descent) reopen(child, parent *level) (*os.File, error) {
 	if err != nil {
 		return nil, pathError("walk", d.where(), err)
 	}
-	return os.NewFile(uintptr(fd), parent.name), nil
+	return newFile(fd, parent.name), nil
 }
 
 func (d *descent) close() {

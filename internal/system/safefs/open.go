@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // open opens a valid path of any length below the root.
@@ -47,7 +49,7 @@ func (r *Root) openByElement(at int, rel string, flags int, mode uint32) (int, e
 		if more {
 			how, m = dirFlags, 0
 		}
-		fd, err := retry(func() (int, error) { return unix.Openat(dir, name, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, m) })
+		fd, err := retry("open", func() (int, error) { return unix.Openat(dir, name, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, m) })
 		if errors.Is(err, unix.ENOTDIR) {
 			if i, e := rawStat(dir, name); e == nil && i.Type == Symlink {
 				err = unix.ELOOP
@@ -110,12 +112,17 @@ func (r *Root) in(op, rel string, do func(dir int, name string) error) error {
 
 // Open opens a regular file for reading. A link is refused with ErrLink, anything else with ErrNotRegular, without waiting
 // for a fifo's writer.
-func (r *Root) Open(rel string) (*os.File, Info, error) {
+func (r *Root) Open(rel string) (*fault.File, Info, error) {
 	fd, info, err := r.openFile("open", rel)
 	if err != nil {
 		return nil, info, err
 	}
-	return os.NewFile(uintptr(fd), rel), info, nil
+	return newFile(fd, rel), info, nil
+}
+
+func newFile(fd int, name string) *fault.File {
+	f, _ := fault.Open(os.NewFile(uintptr(fd), name), nil)
+	return f
 }
 
 func (r *Root) openFile(op, rel string) (int, Info, error) {

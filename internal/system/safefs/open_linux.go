@@ -15,7 +15,7 @@ const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 // kernelResolves says whether openat2 works: it is missing before Linux 5.6, and older container engines' seccomp profiles
 // answer EPERM.
 func kernelResolves(fd int) bool {
-	got, err := retry(func() (int, error) {
+	got, err := retry("open", func() (int, error) {
 		return unix.Openat2(fd, ".", &unix.OpenHow{Flags: uint64(dirFlags), Resolve: resolve})
 	})
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *Root) openAt(at int, rel string, flags int, mode uint32) (int, error) {
 		return r.openByElement(at, rel, flags, mode)
 	}
 	open := func(flags int, mode uint32) (int, error) {
-		return retry(func() (int, error) {
+		return retry("open", func() (int, error) {
 			return unix.Openat2(at, rel, &unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode), Resolve: resolve})
 		})
 	}

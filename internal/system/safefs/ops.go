@@ -2,10 +2,11 @@ package safefs
 
 import (
 	"errors"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Lstat looks at a path without opening or following it.
@@ -32,7 +33,7 @@ func (r *Root) ReadDir(rel string) ([]string, error) {
 	return names(f)
 }
 
-func (r *Root) list(op, rel string) (*os.File, error) {
+func (r *Root) list(op, rel string) (*fault.File, error) {
 	if rel != "." {
 		if err := check(op, rel); err != nil {
 			return nil, err
@@ -42,10 +43,10 @@ func (r *Root) list(op, rel string) (*os.File, error) {
 	if err != nil {
 		return nil, pathError(op, rel, err)
 	}
-	return os.NewFile(uintptr(fd), rel), nil
+	return newFile(fd, rel), nil
 }
 
-func names(f *os.File) ([]string, error) {
+func names(f *fault.File) ([]string, error) {
 	ns, err := f.Readdirnames(-1)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (r *Root) Readlink(rel string) ([]byte, error) {
 func readlinkAt(dir int, name string) ([]byte, error) {
 	for size := 256; ; size *= 4 {
 		b := make([]byte, size)
-		n, err := retry(func() (int, error) { return unix.Readlinkat(dir, name, b) })
+		n, err := retry("readlink", func() (int, error) { return unix.Readlinkat(dir, name, b) })
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +81,7 @@ func readlinkAt(dir int, name string) ([]byte, error) {
 // Mkdir makes one directory with exactly these mode bits, whatever the umask.
 func (r *Root) Mkdir(rel string, mode uint32) error {
 	return r.in("mkdir", rel, func(dir int, name string) error {
-		if err := retry0(func() error { return unix.Mkdirat(dir, name, mode&0o777|0o300) }); err != nil {
+		if err := retry0("mkdir", func() error { return unix.Mkdirat(dir, name, mode&0o777|0o300) }); err != nil {
 			return err
 		}
 		return r.chmodAt(dir, name, mode)
@@ -88,17 +89,17 @@ func (r *Root) Mkdir(rel string, mode uint32) error {
 }
 
 // Create makes a file that must not be there yet, open for writing and reading, with exactly these mode bits.
-func (r *Root) Create(rel string, mode uint32) (*os.File, error) {
+func (r *Root) Create(rel string, mode uint32) (*fault.File, error) {
 	fd, err := r.createFile("create", rel, mode)
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(fd), rel), nil
+	return newFile(fd, rel), nil
 }
 
 // OpenOrCreate opens a regular file for writing and reading, and makes it with these mode bits where there is none. What is
 // refused is refused as by Open.
-func (r *Root) OpenOrCreate(rel string, mode uint32) (*os.File, error) {
+func (r *Root) OpenOrCreate(rel string, mode uint32) (*fault.File, error) {
 	if err := check("open", rel); err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func (r *Root) OpenOrCreate(rel string, mode uint32) (*os.File, error) {
 		_ = unix.Close(fd)
 		return nil, pathError("open", rel, err)
 	}
-	return os.NewFile(uintptr(fd), rel), nil
+	return newFile(fd, rel), nil
 }
 
 func (r *Root) createFile(op, rel string, mode uint32) (int, error) {
@@ -122,7 +123,7 @@ func (r *Root) createFile(op, rel string, mode uint32) (int, error) {
 		return -1, pathError(op, rel, err)
 	}
 	if mode != 0o600 {
-		if err := unix.Fchmod(fd, mode&0o7777); err != nil {
+		if err := fchmod(fd, mode); err != nil {
 			_ = unix.Close(fd)
 			return -1, pathError(op, rel, err)
 		}
@@ -130,10 +131,14 @@ func (r *Root) createFile(op, rel string, mode uint32) (int, error) {
 	return fd, nil
 }
 
+func fchmod(fd int, mode uint32) error {
+	return retry0("chmod", func() error { return unix.Fchmod(fd, mode&0o7777) })
+}
+
 // Symlink makes a link with exactly this target.
 func (r *Root) Symlink(target, rel string) error {
 	return r.in("symlink", rel, func(dir int, name string) error {
-		return retry0(func() error { return unix.Symlinkat(target, dir, name) })
+		return retry0("symlink", func() error { return unix.Symlinkat(target, dir, name) })
 	})
 }
 
@@ -148,24 +153,24 @@ func (r *Root) Chmod(rel string, mode uint32) error {
 // Lchown gives a path, which may be a link, to another user and group. It clears the setuid and setgid bits of a file.
 func (r *Root) Lchown(rel string, uid, gid int) error {
 	if rel == "." {
-		return pathError("chown", rel, retry0(func() error { return unix.Fchownat(r.fd, ".", uid, gid, unix.AT_SYMLINK_NOFOLLOW) }))
+		return pathError("chown", rel, retry0("chown", func() error { return unix.Fchownat(r.fd, ".", uid, gid, unix.AT_SYMLINK_NOFOLLOW) }))
 	}
 	return r.in("chown", rel, func(dir int, name string) error {
-		return retry0(func() error { return unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
+		return retry0("chown", func() error { return unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
 	})
 }
 
 // Remove removes a file, link, fifo, socket or device; a directory is refused by the kernel (EISDIR or EPERM).
 func (r *Root) Remove(rel string) error {
 	return r.in("remove", rel, func(dir int, name string) error {
-		return retry0(func() error { return unix.Unlinkat(dir, name, 0) })
+		return retry0("remove", func() error { return unix.Unlinkat(dir, name, 0) })
 	})
 }
 
 // RemoveDir removes an empty directory.
 func (r *Root) RemoveDir(rel string) error {
 	return r.in("rmdir", rel, func(dir int, name string) error {
-		return retry0(func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) })
+		return retry0("remove", func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) })
 	})
 }
 
@@ -187,7 +192,7 @@ func (r *Root) Exchange(a, b string) error {
 func (r *Root) rename(op, a, b string, call func(fromDir int, from string, toDir int, to string) error) error {
 	return r.in(op, a, func(aDir int, aName string) error {
 		return r.in(op, b, func(bDir int, bName string) error {
-			return retry0(func() error { return call(aDir, aName, bDir, bName) })
+			return retry0(op, func() error { return call(aDir, aName, bDir, bName) })
 		})
 	})
 }

@@ -89,7 +89,7 @@ func (x *removal) up(rel string) error {
 		if last {
 			err = x.r.RemoveDir(rel)
 		} else if err = x.ready(); err == nil {
-			err = retry0(func() error { return unix.Unlinkat(x.levels[len(x.levels)-2].fd(), l.name, unix.AT_REMOVEDIR) })
+			err = retry0("rmdir", func() error { return unix.Unlinkat(x.levels[len(x.levels)-2].fd(), l.name, unix.AT_REMOVEDIR) })
 		}
 		switch {
 		case err == nil || errors.Is(err, fs.ErrNotExist):
@@ -135,7 +135,7 @@ func (x *removal) pop(kept bool) error {
 
 // remove removes what is not a directory, and enters what is one.
 func (x *removal) remove(dir int, name string) error {
-	err := retry0(func() error { return unix.Unlinkat(dir, name, 0) })
+	err := retry0("remove", func() error { return unix.Unlinkat(dir, name, 0) })
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

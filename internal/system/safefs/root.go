@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // What is refused. All are wrapped in a *fs.PathError; a missing path is fs.ErrNotExist and so on, as everywhere.
@@ -41,7 +43,7 @@ type Root struct {
 // caller's affair (the path is trusted, what it names is recognised again with Check).
 func OpenRoot(path string) (*Root, error) {
 	path = filepath.Clean(path)
-	fd, err := retry(func() (int, error) { return unix.Open(path, dirFlags, 0) })
+	fd, err := retry("open", func() (int, error) { return unix.Open(path, dirFlags, 0) })
 	if err != nil {
 		return nil, rootError(path, err)
 	}
@@ -91,7 +93,7 @@ func (r *Root) Path() string { return r.path }
 func (r *Root) Check(path string) error {
 	path = filepath.Clean(path)
 	var st unix.Stat_t
-	if err := unix.Fstatat(unix.AT_FDCWD, path, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := retry0("stat", func() error { return unix.Fstatat(unix.AT_FDCWD, path, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return &fs.PathError{Op: "check", Path: path, Err: err}
 	}
 	if uint64(st.Dev) != r.info.Dev || st.Ino != r.info.Ino {
@@ -111,9 +113,12 @@ func (r *Root) Close() error {
 }
 
 // retry repeats a call that a signal interrupted, and one that the kernel could not decide because of a rename elsewhere.
-func retry[T any](call func() (T, error)) (T, error) {
+func retry[T any](op string, call func() (T, error)) (v T, err error) {
+	if err := fault.Point(op, ""); err != nil {
+		return v, err
+	}
 	for tries := 0; ; tries++ {
-		v, err := call()
+		v, err = call()
 		if err == unix.EINTR || (err == unix.EAGAIN && tries < 128) {
 			continue
 		}
@@ -121,7 +126,7 @@ func retry[T any](call func() (T, error)) (T, error) {
 	}
 }
 
-func retry0(call func() error) error {
-	_, err := retry(func() (struct{}, error) { return struct{}{}, call() })
+func retry0(op string, call func() error) error {
+	_, err := retry(op, func() (struct{}, error) { return struct{}{}, call() })
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Listen makes a Unix socket with this name, in place of anything else that is no directory, and listens there. The name stays
@@ -14,6 +16,9 @@ import (
 func (r *Root) Listen(rel string) (l *net.UnixListener, err error) {
 	err = r.in("listen", rel, func(dir int, name string) error {
 		if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+		if err := fault.Point("listen", name); err != nil {
 			return err
 		}
 		// By way of the open directory: nothing on the way can be exchanged, and an address has 107 bytes only.
@@ -41,6 +46,9 @@ func (r *Root) Connect(ctx context.Context, rel string) (net.Conn, error) {
 			err = unix.ENOTSOCK
 		}
 		if err != nil {
+			return err
+		}
+		if err := fault.Point("connect", name); err != nil {
 			return err
 		}
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))

@@ -11,7 +11,7 @@ func rawStat(fd int, name string) (Info, error) {
 		flags |= unix.AT_EMPTY_PATH
 	}
 	var x unix.Statx_t
-	err := retry0(func() error {
+	err := retry0("stat", func() error {
 		return unix.Statx(fd, name, flags, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &x)
 	})
 	if err == unix.ENOSYS || err == unix.EPERM {
@@ -34,7 +34,7 @@ func rawStat(fd int, name string) (Info, error) {
 
 func plainStat(fd int, name string, flags int) (Info, error) {
 	var st unix.Stat_t
-	if err := retry0(func() error { return unix.Fstatat(fd, name, &st, flags) }); err != nil {
+	if err := retry0("stat", func() error { return unix.Fstatat(fd, name, &st, flags) }); err != nil {
 		return Info{}, err
 	}
 	return fromStat(&st), nil

@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 
 func rawStat(fd int, name string) (Info, error) {
 	var st unix.Stat_t
-	err := retry0(func() error {
+	err := retry0("stat", func() error {
 		if name == "" {
 			return unix.Fstat(fd, &st)
 		}

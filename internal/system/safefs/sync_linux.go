@@ -11,5 +11,5 @@ func (r *Root) Sync() error {
 		return err
 	}
 	defer f.Close()
-	return pathError("sync", ".", retry0(func() error { return unix.Syncfs(int(f.Fd())) }))
+	return pathError("sync", ".", retry0("sync", func() error { return unix.Syncfs(int(f.Fd())) }))
 }
