@@ -26,7 +26,7 @@ func flockT(mode Mode) unix.Flock_t {
 }
 
 func tryLock(f *files.File, mode Mode) (bool, error) {
-	if err := fault.Point("lock", f.Name()); err != nil {
+	if err := fault.Point("lock", ""); err != nil {
 		return false, err
 	}
 	fl := flockT(mode)
@@ -78,7 +78,7 @@ func waitLock(ctx context.Context, f *files.File, mode Mode, wait time.Duration)
 }
 
 func isLocked(f *files.File) (bool, error) {
-	if err := fault.Point("query lock", f.Name()); err != nil {
+	if err := fault.Point("query", ""); err != nil {
 		return false, err
 	}
 	fl := flockT(Exclusive)

@@ -148,6 +148,9 @@ func (x *removal) remove(dir int, name string) error {
 			return nil
 		}
 	}
+	if e != nil {
+		err = e // what it is could not be learned: that a directory is none says nothing
+	}
 	path := x.base + x.join(name)
 	x.refuse(path, info, err)
 	if len(x.state) > 0 {
