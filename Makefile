@@ -17,7 +17,7 @@ TAGS     := grpcnotrace
 GO_BUILD := CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)'
 
 # Tests that kill the process at crash points: all that are compiled only with them, and the packages that hold them.
-CRASH_FILES    = $(shell grep -rl --include='*_test.go' '^//go:build.*crashpoints' cmd internal)
+CRASH_FILES    = $(shell grep -rl --include='*_test.go' '^//go:build.*crashpoints' cmd e2e internal)
 CRASH_PACKAGES = $(sort $(addprefix ./,$(dir $(CRASH_FILES))))
 CRASH_TESTS    = ^($(shell grep -ho '^func Test[A-Za-z0-9]*' $(CRASH_FILES) | sed 's/^func //' | grep -v '^TestMain$$' | sort -u | paste -sd'|' -))$$
 
@@ -52,13 +52,13 @@ test-crash: ## builds with crash points: SIGKILL at each of them
 # Not as root. LAUFWERK_OPENSHELL_GATEWAY names a registered and provisioned gateway, _PROVIDER the login there, _IMAGE_CACHE the
 # cache with the prepared image; with _AGENT=command no model is called, and _MODEL_URL is a model server of one's own.
 test-openshell: ## holds an OpenShell gateway to what laufwerk relies on
-	go test -count=1 -v -timeout 4h -run '^TestOpenShellGateway$$' ./internal/app
+	go test -count=1 -v -timeout 4h -run '^TestOpenShellGateway$$' ./e2e/openshell
 
 update-scripts: ## rewrites the expected output in testdata/script
-	go test ./internal/app -run TestScript -update
+	go test ./e2e/scripts -run TestScript -update
 
 update-docs: ## rewrites what the binary says of itself in README.md and docs/
-	go test ./internal/app -run TestMadeParts -update
+	go test ./e2e/docs -run TestMadeParts -update
 
 # On a busy machine: make bench BENCH_WITH='nice -n -15' (as root). Not with real-time priority: it makes waking slower.
 bench: build ## the numbers to hold, beside yardsticks; bench/main.go says how
@@ -78,10 +78,10 @@ cover: ## cover.out, and the total
 verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-names verify-sdk verify-platforms verify-reproducible
 
 verify-format:
-	@out=$$(gofmt -l bench cmd internal release sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
+	@out=$$(gofmt -l bench cmd e2e internal release sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
 
 update-format:
-	gofmt -w bench cmd internal release sdk templates
+	gofmt -w bench cmd e2e internal release sdk templates
 
 verify-modules:
 	@go mod tidy -diff || { echo "go.mod or go.sum is not tidy (make update-modules)"; exit 1; }
@@ -124,10 +124,10 @@ verify-sdk: ## the TypeScript half, and what init writes, against real tsc
 
 .PHONY: verify-commands update-commands
 verify-commands: ## docs/commands and docs/man are what the command tree says
-	go test -count=1 -run 'TestCommandPages|TestManualPages' ./internal/app
+	go test -count=1 -run 'TestCommandPages|TestManualPages' ./e2e/docs
 
 update-commands:
-	go test -count=1 -run TestCommandPages ./internal/app -update
+	go test -count=1 -run TestCommandPages ./e2e/docs -update
 
 .PHONY: update-sdk
 update-sdk: ## the declarations, and the SDK and the prelude as the isolate loads them

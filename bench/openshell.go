@@ -60,7 +60,7 @@ func sandboxes(b *bench) ([]row, error) {
 	defer e.Close()
 	image, presence, _ := e.Image(b, openshellImage)
 	if presence != resource.Present {
-		skipped.verdict = "SKIPPED: no image " + openshellImage + " (go test -run OpenShell ./internal/app)"
+		skipped.verdict = "SKIPPED: no image " + openshellImage + " (go test ./e2e/openshell)"
 		return []row{skipped}, nil
 	}
 	g, err := b.serve(host)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/laufwerk/laufwerk/e2e"
 	"github.com/laufwerk/laufwerk/internal/app"
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
@@ -117,7 +118,7 @@ func exits() map[failure.Kind]int {
 }
 
 func TestContract(t *testing.T) {
-	for _, cmd := range leaves(tree(t)) {
+	for _, cmd := range e2e.LeafCommands(e2e.CommandTree(t)) {
 		t.Run(strings.ReplaceAll(cmd.CommandPath(), " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			args := arguments(cmd)
@@ -160,7 +161,7 @@ func (closedPipe) Write([]byte) (int, error) {
 
 // TestExamplesParse holds that what --help shows can be typed: the command, its flags, the number of its arguments.
 func TestExamplesParse(t *testing.T) {
-	for _, cmd := range append(leaves(tree(t)), tree(t)) {
+	for _, cmd := range append(e2e.LeafCommands(e2e.CommandTree(t)), e2e.CommandTree(t)) {
 		for line := range strings.Lines(cmd.Example) {
 			line = strings.TrimSpace(line)
 			typed, ok := strings.CutPrefix(line, "$ ")
@@ -188,7 +189,7 @@ func parses(t *testing.T, typed string) error {
 	if words[0] != "laufwerk" {
 		return fmt.Errorf("it begins with %s", words[0])
 	}
-	root := tree(t)
+	root := e2e.CommandTree(t)
 	cmd, rest, err := root.Find(words[1:])
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/laufwerk/laufwerk/e2e"
 )
 
 var plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
@@ -17,7 +19,7 @@ var plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
 // The next command that a message names is one that is there. What is looked at are the texts of hints and fixes in the
 // sources: their words before the first flag, placeholder or comment.
 func TestHintsNameCommandsThatAreThere(t *testing.T) {
-	root, seen := tree(t), 0
+	root, seen := e2e.CommandTree(t), 0
 	check := func(at token.Position, text string) {
 		for line := range strings.Lines(text) {
 			line, _, _ = strings.Cut(line, " #")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/laufwerk/laufwerk/e2e"
 	"github.com/laufwerk/laufwerk/internal/app"
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -45,7 +46,7 @@ func TestALazyTreeIsTheWholeTree(t *testing.T) {
 		{"completion"}, {"completion", "bsh"}, {"completion", "bash"}, {"completion", "zsh", "--json"}, {"completion", "fish"}, {"completion", "powershell"},
 		{"__complete", "ru"}, {"--json", "__complete", "ru"}, {"__completeNoDesc", ""}, {"config"}, {"config", "--json"}, {"types", "--nosuch"},
 	}
-	all := append(leaves(tree(t)), groups(tree(t))...)
+	all := append(e2e.LeafCommands(e2e.CommandTree(t)), groups(e2e.CommandTree(t))...)
 	for _, cmd := range all {
 		path := strings.Fields(cmd.CommandPath())[1:]
 		lines = append(lines, slices.Concat([]string{"help"}, path), slices.Concat(path, []string{"x", "--no-inptu"}))

@@ -1,24 +1,14 @@
 package app_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
-	"github.com/laufwerk/laufwerk/internal/app"
-	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/e2e"
 )
-
-func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	env := &system.Env{Args: args, Vars: map[string]string{"HOME": t.TempDir()}, Dir: t.TempDir(), In: strings.NewReader(""), Out: &out, Err: &errs}
-	return app.Main(context.Background(), env), out.String(), errs.String()
-}
 
 func groups(cmd *cobra.Command) []*cobra.Command {
 	if !cmd.HasSubCommands() {
@@ -33,37 +23,37 @@ func groups(cmd *cobra.Command) []*cobra.Command {
 
 // C51: an unknown word under a group is a usage error with a suggestion, with flags before and after it.
 func TestUnknownWordsUnderEveryGroup(t *testing.T) {
-	for _, group := range groups(tree(t)) {
+	for _, group := range groups(e2e.CommandTree(t)) {
 		path := strings.Fields(group.CommandPath())[1:]
 		near := group.Commands()[0].Name()
 		for _, tail := range [][]string{{near + "x"}, {"--no-input", near + "x"}, {near + "x", "--no-input"}, {"--project", "x", near + "x"}, {near + "x", "--nosuch"}} {
 			args := append(append([]string{}, path...), tail...)
-			code, stdout, stderr := call(t, args...)
+			code, stdout, stderr := e2e.Call(t, args...)
 			if code != 2 || stdout != "" || !strings.Contains(stderr, `unknown command "`+near+`x"`) || !strings.Contains(stderr, "next: "+group.CommandPath()+" "+near) {
 				t.Errorf("%q: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
 			}
 		}
-		if code, stdout, _ := call(t, append(append([]string{"--json"}, path...), "nosuch")...); code != 2 || jsonCode(stdout) != "usage" {
+		if code, stdout, _ := e2e.Call(t, append(append([]string{"--json"}, path...), "nosuch")...); code != 2 || jsonCode(stdout) != "usage" {
 			t.Errorf("%s nosuch --json: exit %d, %s", group.CommandPath(), code, stdout)
 		}
 	}
 }
 
 func TestUnknownFlagsOfEveryCommand(t *testing.T) {
-	for _, cmd := range leaves(tree(t)) {
+	for _, cmd := range e2e.LeafCommands(e2e.CommandTree(t)) {
 		args := append(strings.Fields(cmd.CommandPath())[1:], "--no-inptu")
-		code, stdout, stderr := call(t, args...)
+		code, stdout, stderr := e2e.Call(t, args...)
 		if code != 2 || stdout != "" || !strings.Contains(stderr, "did you mean --no-input?") {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
-		if code, stdout, _ := call(t, append(args, "--json")...); code != 2 || jsonCode(stdout) != "usage" {
+		if code, stdout, _ := e2e.Call(t, append(args, "--json")...); code != 2 || jsonCode(stdout) != "usage" {
 			t.Errorf("%q --json: exit %d, %s", args, code, stdout)
 		}
 	}
 }
 
 func TestEveryCommandExplainsItself(t *testing.T) {
-	for _, cmd := range leaves(tree(t)) {
+	for _, cmd := range e2e.LeafCommands(e2e.CommandTree(t)) {
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
 			t.Errorf("%s: Short is %q; it is a phrase without a period", cmd.CommandPath(), cmd.Short)
 		}
@@ -73,7 +63,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		if cmd.Parent() == cmd.Root() && cmd.GroupID == "" {
 			t.Errorf("%s is in no section of the help", cmd.CommandPath())
 		}
-		code, stdout, stderr := call(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+		code, stdout, stderr := e2e.Call(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
 		if code != 0 || stderr != "" || !strings.Contains(stdout, "Usage\n  "+cmd.CommandPath()) || !strings.Contains(stdout, " help for "+cmd.CommandPath()+"\n") {
 			t.Errorf("%s --help: exit %d, stderr %q, %s", cmd.CommandPath(), code, stderr, stdout)
 		}
