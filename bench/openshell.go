@@ -19,9 +19,9 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/openshell"
 	"github.com/laufwerk/laufwerk/internal/resource"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // openshellImage is a prepared one, which tests of OpenShell targets leave on the engine.
@@ -270,7 +270,7 @@ func cleanupOfSandboxes(b *bench) ([]row, error) {
 		return nil, err
 	}
 	defer e.Close()
-	s, err := newSessions(&in, in.dir, filepath.Join(in.dir, "home", ".laufwerk"), providers.Definition{Kind: openshell.Kind, ID: "bench"}, in.provider(g.client, e, in.dir), client.Name)
+	s, err := newSessions(&in, in.dir, filepath.Join(in.dir, "home", ".laufwerk"), targets.Definition{Kind: openshell.Kind, ID: "bench"}, in.provider(g.client, e, in.dir), client.Name)
 	if err != nil {
 		return nil, err
 	}

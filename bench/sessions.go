@@ -12,13 +12,14 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // sessions are opened as runs do it: with claims, in a store of their own.
 type sessions struct {
 	b         *bench
 	p         providers.Provider
-	def       providers.Definition
+	def       targets.Definition
 	name      func(claim string) string // of what the provider makes
 	driver    *claims.Driver
 	workspace string
@@ -34,7 +35,7 @@ type opened struct {
 	sandbox    providers.Sandbox
 }
 
-func newSessions(b *bench, dir, home string, def providers.Definition, p providers.Provider, name func(claim string) string) (*sessions, error) {
+func newSessions(b *bench, dir, home string, def targets.Definition, p providers.Provider, name func(claim string) string) (*sessions, error) {
 	s := &sessions{b: b, p: p, def: def, name: name, dir: dir, workspace: filepath.Join(dir, "workspace")}
 	if err := os.MkdirAll(s.workspace, 0o777); err != nil {
 		return nil, err

@@ -123,7 +123,7 @@ func (p preparer) cache(kind, option, root string) (imagecache.Cache, error) {
 func (p preparer) images(ctx context.Context, r cliprepare.ImageRequest) ([]cliprepare.Image, error) {
 	list := r.Targets
 	if list == nil { // the standard image
-		list = []providers.Definition{{Kind: r.Kind, Options: json.RawMessage("{}")}}
+		list = []targets.Definition{{Kind: r.Kind, Options: json.RawMessage("{}")}}
 	}
 	var out []cliprepare.Image
 	for _, t := range list {
@@ -138,7 +138,7 @@ func (p preparer) images(ctx context.Context, r cliprepare.ImageRequest) ([]clip
 	return out, nil
 }
 
-func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepare.ImageRequest) (cliprepare.Image, error) {
+func (p preparer) target(ctx context.Context, t targets.Definition, r cliprepare.ImageRequest) (cliprepare.Image, error) {
 	out := cliprepare.Image{Target: t.ID}
 	need, err := targets.PreparationOf(t.Options)
 	if err != nil || need.Own {
@@ -168,7 +168,7 @@ func (p preparer) target(ctx context.Context, t providers.Definition, r cliprepa
 }
 
 // probe makes a sandbox of a target and gives it up, unless something is missing for that which is made elsewhere.
-func (p preparer) probe(ctx context.Context, t providers.Definition, say func(format string, args ...any)) (*cliprepare.Probe, error) {
+func (p preparer) probe(ctx context.Context, t targets.Definition, say func(format string, args ...any)) (*cliprepare.Probe, error) {
 	s, err := p.open(ctx, true)
 	if err != nil {
 		return nil, err

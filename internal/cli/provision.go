@@ -9,9 +9,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/provision"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 func newProvision(d *Deps) *cobra.Command {
@@ -97,7 +97,7 @@ type provisionedTarget struct {
 }
 
 // provisionTargets provisions for one target after the other, up to the first that fails. Targets that want the same are one.
-func (o *provisionOpenShellOptions) provisionTargets(ctx context.Context, list []providers.Definition, held login.Held) ([]provisionedTarget, error) {
+func (o *provisionOpenShellOptions) provisionTargets(ctx context.Context, list []targets.Definition, held login.Held) ([]provisionedTarget, error) {
 	seen := map[provision.Wants]bool{}
 	out := []provisionedTarget{}
 	for _, t := range list {

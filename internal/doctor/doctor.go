@@ -15,6 +15,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/script"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Check is one thing that was looked at, Status what was found.
@@ -123,7 +124,7 @@ func Examine(ctx context.Context, o Options) (Report, error) {
 			base = append(base, check{"scan." + kind, func(ctx context.Context) []Check { return d.scanKind(ctx, kind) }})
 		}
 	}
-	targets := make(chan []providers.Definition, 1)
+	targets := make(chan []targets.Definition, 1)
 	problem := make(chan error, 1)
 	go func() {
 		list, err := d.targets(ctx)

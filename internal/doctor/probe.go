@@ -5,10 +5,11 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // probe runs a command on a target as a session does.
-func (d *doctor) probe(ctx context.Context, p providers.Provider, def providers.Definition) []Check {
+func (d *doctor) probe(ctx context.Context, p providers.Provider, def targets.Definition) []Check {
 	s, err := d.service(ctx)
 	if err != nil {
 		return one(Skip, "the home cannot be used")

@@ -8,9 +8,9 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/project"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/suggest"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // none says whether there is simply no project here, which is no mistake.
@@ -88,7 +88,7 @@ func (d *doctor) types(context.Context) []Check {
 }
 
 // targets are those to look at: the project's, or without a project, of a kind that was asked for, its defaults.
-func (d *doctor) targets(ctx context.Context) ([]providers.Definition, error) {
+func (d *doctor) targets(ctx context.Context) ([]targets.Definition, error) {
 	if d.Execution != "" {
 		if _, ok := d.Provider(d.Execution); !ok {
 			e := failure.New(failure.Usage, "there is no execution %q: this version has %s", d.Execution, strings.Join(d.Kinds, ", "))
@@ -106,11 +106,11 @@ func (d *doctor) targets(ctx context.Context) ([]providers.Definition, error) {
 		if d.none(err) && d.Execution != "" {
 			one, _ := d.Provider(d.Execution)
 			def, err := one.Validate([]byte(`{}`))
-			return []providers.Definition{def}, err
+			return []targets.Definition{def}, err
 		}
 		return nil, nil // the project's own check says it
 	}
-	var out []providers.Definition
+	var out []targets.Definition
 	var ids []string
 	for _, def := range p.Targets {
 		if d.Execution != "" && def.Kind != d.Execution {

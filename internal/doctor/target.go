@@ -13,10 +13,11 @@ import (
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // loginOf is the login that a target gives to agents.
-func (d *doctor) loginOf(p providers.Provider, def providers.Definition) *Login {
+func (d *doctor) loginOf(p providers.Provider, def targets.Definition) *Login {
 	raw, err := json.Marshal(def)
 	if err != nil || !slices.Contains(p.Credentials(raw), login.CodexSubscription) {
 		return nil
@@ -31,7 +32,7 @@ func (d *doctor) loginOf(p providers.Provider, def providers.Definition) *Login 
 // probeSuffix ends the id of a check that takes its time.
 const probeSuffix = ".probe"
 
-func (d *doctor) targetChecks(p providers.Provider, def providers.Definition) []check {
+func (d *doctor) targetChecks(p providers.Provider, def targets.Definition) []check {
 	at := "target." + def.ID
 	out := []check{
 		{at, func(ctx context.Context) []Check { return below(at, examine(ctx, p, def)) }},
@@ -56,7 +57,7 @@ func below(at string, list []Check) []Check {
 }
 
 // examine asks the target what run asks it, one thing after the other where it can say so.
-func examine(ctx context.Context, p providers.Provider, def providers.Definition) []Check {
+func examine(ctx context.Context, p providers.Provider, def targets.Definition) []Check {
 	if e, ok := p.(providers.Examining); ok {
 		return e.Examine(ctx, def)
 	}
@@ -68,7 +69,7 @@ func examine(ctx context.Context, p providers.Provider, def providers.Definition
 }
 
 // identity compares the target's endpoint with those that claims record.
-func (d *doctor) identity(ctx context.Context, p providers.Provider, def providers.Definition) []Check {
+func (d *doctor) identity(ctx context.Context, p providers.Provider, def targets.Definition) []Check {
 	l, ok := p.(resource.Lister)
 	if !ok {
 		return nil

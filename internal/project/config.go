@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/suggest"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // IsName says whether s may be a projectId, a target's id or a workflow's folder: they stand in labels, paths and commands.
@@ -24,7 +24,7 @@ const nameRule = "1 to 63 letters, digits, '.', '_' or '-'"
 
 type config struct {
 	projectID   string
-	targets     []providers.Definition
+	targets     []targets.Definition
 	concurrency int
 }
 
@@ -58,7 +58,7 @@ func parse(value json.RawMessage) (config, error) {
 	return c, err
 }
 
-func parseExecutions(raw json.RawMessage) ([]providers.Definition, error) {
+func parseExecutions(raw json.RawMessage) ([]targets.Definition, error) {
 	if len(raw) == 0 {
 		return nil, wrong("executions", "defineConfig needs this option: an array of execution targets")
 	}
@@ -67,13 +67,13 @@ func parseExecutions(raw json.RawMessage) ([]providers.Definition, error) {
 		return nil, wrong("executions", "expected an array of execution targets, got %s", shown(raw))
 	}
 	seen := map[string]int{}
-	targets := make([]providers.Definition, 0, len(list))
+	defs := make([]targets.Definition, 0, len(list))
 	for i, element := range list {
 		at := fmt.Sprintf("executions[%d]", i)
 		var target struct {
 			Sandbox json.RawMessage `json:"sandbox"`
 		}
-		d := providers.Definition{}
+		d := targets.Definition{}
 		if json.Unmarshal(element, &target) != nil || json.Unmarshal(target.Sandbox, &d) != nil || d.Kind == "" || d.ID == "" || d.Fingerprint == "" {
 			return nil, wrong(at, "expected an execution target that a constructor such as createLocalExecution made, got %s", shown(element))
 		}
@@ -81,9 +81,9 @@ func parseExecutions(raw json.RawMessage) ([]providers.Definition, error) {
 			return nil, wrong(at, "executions[%d] has the id %q already: give one an `id`, as in createLocalExecution({ id: %q })", first, d.ID, d.ID+"-2")
 		}
 		seen[d.ID] = i
-		targets = append(targets, d)
+		defs = append(defs, d)
 	}
-	return targets, nil
+	return defs, nil
 }
 
 func wrong(path, format string, args ...any) error {

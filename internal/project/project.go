@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/system/projectfs"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Files of a project, relative to its root.
@@ -24,12 +24,12 @@ const (
 
 // Project is a loaded project.
 type Project struct {
-	Root        string                 // absolute, links resolved
-	ID          string                 // projectId
-	Scope       string                 // of labels, run keys, listings and admission: one value for each id and root
-	Targets     []providers.Definition // in the order of the config
-	Concurrency int                    // live runs at once; 0 is unlimited
-	Bundle      string                 // digest of the config's bundle
+	Root        string               // absolute, links resolved
+	ID          string               // projectId
+	Scope       string               // of labels, run keys, listings and admission: one value for each id and root
+	Targets     []targets.Definition // in the order of the config
+	Concurrency int                  // live runs at once; 0 is unlimited
+	Bundle      string               // digest of the config's bundle
 
 	runner *script.Runner
 }

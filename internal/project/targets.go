@@ -2,14 +2,14 @@ package project
 
 import (
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/suggest"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // TargetsOf are the project's targets of a kind: all, or the one with an id. Where there is none with that id, the failure is
 // NotFound and names the command with the id that comes closest.
-func (p *Project) TargetsOf(kind, id, command string) ([]providers.Definition, error) {
-	var out []providers.Definition
+func (p *Project) TargetsOf(kind, id, command string) ([]targets.Definition, error) {
+	var out []targets.Definition
 	var ids []string
 	for _, t := range p.Targets {
 		if t.Kind != kind {

@@ -13,6 +13,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Info is what a provider can do. What it cannot enforce is refused by name, before anything is allocated.
@@ -29,16 +30,6 @@ type Info struct {
 	Harnesses      []string // the programs that it can run; nil is all
 }
 
-// Definition is a target as its constructor described it: the validated, normalised options. Fingerprint is sha256 over
-// kind, id and the options that define it (not key order, prepared image ids or cache folders).
-type Definition struct {
-	Kind        string          `json:"kind"`
-	ID          string          `json:"id"`
-	Options     json.RawMessage `json:"options"`
-	Fingerprint string          `json:"fingerprint"`
-	Root        string          `json:"-"` // of the project, for options that are paths relative to it; "" where there is none
-}
-
 // Need is what a target must be ready for.
 type Need struct {
 	Workspace  bool   // engine and image
@@ -52,31 +43,31 @@ type Provider interface {
 	Info() Info
 	// Validate is the one set of rules for a constructor's options, called by the constructor in the isolate and again by the
 	// engine. It does no I/O. The failure's Paths hold the option's path, its message what was expected and what came.
-	Validate(options json.RawMessage) (Definition, error)
+	Validate(options json.RawMessage) (targets.Definition, error)
 	// Credentials are the logins that a described target (a Definition as JSON) gives to agents: "codex-subscription".
 	Credentials(def json.RawMessage) []string
 	// Endpoint is the identity that is recorded in intents. It may look, it must not change anything.
-	Endpoint(ctx context.Context, def Definition) (string, error)
+	Endpoint(ctx context.Context, def targets.Definition) (string, error)
 	// Ready says what is missing, nil if nothing is: the same for doctor and run. It changes nothing.
-	Ready(ctx context.Context, def Definition, need Need) []failure.Condition
+	Ready(ctx context.Context, def targets.Definition, need Need) []failure.Condition
 	// Plan is what a session's intent has to say. It may look at the engine, it must not change anything.
-	Plan(ctx context.Context, def Definition, s SessionSpec) (Plan, error)
+	Plan(ctx context.Context, def targets.Definition, s SessionSpec) (Plan, error)
 	// Enter gives the means to run commands in an existing resource. It fails with failure.SessionLost if it is not there,
 	// and never makes a new one. The definition brings the values of variables, which no intent holds; one of the worker's
 	// that is not set is a failure of kind NotReady. The zero definition brings none: enough to fence.
-	Enter(ctx context.Context, in resource.Intent, def Definition) (Sandbox, error)
+	Enter(ctx context.Context, in resource.Intent, def targets.Definition) (Sandbox, error)
 }
 
 // Owning is a provider whose sandboxes may run as another user than the worker, one that has the same ids on this host.
 type Owning interface {
 	// Owner is to whom a workspace's files must belong that sessions of this target work on; not ok means to the worker.
-	Owner(ctx context.Context, def Definition) (uid, gid int, ok bool, err error)
+	Owner(ctx context.Context, def targets.Definition) (uid, gid int, ok bool, err error)
 }
 
 // Planning is a provider that finds with one look what Ready and Plan would look for twice.
 type Planning interface {
 	// ReadyPlan is Ready, and where nothing is missing Plan.
-	ReadyPlan(ctx context.Context, def Definition, need Need, s SessionSpec) (Plan, []failure.Condition, error)
+	ReadyPlan(ctx context.Context, def targets.Definition, need Need, s SessionSpec) (Plan, []failure.Condition, error)
 }
 
 // Naming is a provider that gives sandboxes names of its own.

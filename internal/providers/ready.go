@@ -2,36 +2,13 @@ package providers
 
 import (
 	"context"
-	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// Missing is one thing that keeps a target of a kind from being used, with the way out that err names.
-func Missing(kind, id string, err error) failure.Condition {
-	c := failure.Condition{ID: kind + "." + id, Message: err.Error()}
-	if f := failure.As(err); f != nil {
-		c.Hint = f.Hint
-	}
-	return c
-}
-
-// NotReady is the failure of an operation whose target lacks what Ready named: the hint is what to type for each, and that
-// the run goes on after it.
-func NotReady(def Definition, missing []failure.Condition) *failure.Error {
-	e := failure.New(failure.NotReady, "the target %q is not ready: %s", def.ID, missing[0].Message)
-	e.Conditions = missing
-	var next []string
-	for _, c := range missing {
-		if c.Hint != "" && !strings.Contains("\n"+strings.Join(next, "\n")+"\n", "\n"+c.Hint+"\n") {
-			next = append(next, c.Hint)
-		}
-	}
-	return e.WithHint("%s", strings.Join(append(next, "laufwerk resume RUN"), "\n"))
-}
-
 // ReadyPlan is the plan of a session on a target that is ready now. Where it is not, that is a failure of kind NotReady.
-func ReadyPlan(ctx context.Context, p Provider, def Definition, need Need, s SessionSpec) (Plan, error) {
+func ReadyPlan(ctx context.Context, p Provider, def targets.Definition, need Need, s SessionSpec) (Plan, error) {
 	var plan Plan
 	var missing []failure.Condition
 	var err error
@@ -41,7 +18,7 @@ func ReadyPlan(ctx context.Context, p Provider, def Definition, need Need, s Ses
 		plan, err = p.Plan(ctx, def, s)
 	}
 	if len(missing) > 0 {
-		return Plan{}, NotReady(def, missing)
+		return Plan{}, targets.NotReady(def, missing)
 	}
 	return plan, err
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/store"
@@ -19,6 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
@@ -199,7 +199,7 @@ func (s *Service) fenceClaim(ctx context.Context, c claims.Claim) error {
 	if !ok {
 		return failure.New(failure.Unsupported, "the provider %q of claim %s is not part of this build", c.Provider, c.ID)
 	}
-	sb, err := p.Enter(ctx, c.Intent, providers.Definition{})
+	sb, err := p.Enter(ctx, c.Intent, targets.Definition{})
 	if failure.Is(err, failure.SessionLost) {
 		return nil // clean-up looks at it again
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/suggest"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/workflow"
 	"github.com/laufwerk/laufwerk/internal/writeback"
 )
@@ -35,22 +36,22 @@ const (
 
 // Run is a run's record in the store. What happened in it is in its journal; this is what listings need.
 type Run struct {
-	ID        string                 `json:"id"`
-	Project   string                 `json:"project"` // projectId
-	Scope     string                 `json:"scope"`   // projectId and root: what listings and keys are scoped by
-	Root      string                 `json:"root"`
-	Workflow  string                 `json:"workflow"`
-	State     string                 `json:"state"` // running stands for interrupted too, until somebody looks
-	Reason    string                 `json:"reason,omitempty"`
-	Code      string                 `json:"code,omitempty"` // of the failure
-	Targets   []providers.Definition `json:"targets"`
-	Bundle    string                 `json:"bundle"` // digest
-	Build     string                 `json:"build"`
-	Key       string                 `json:"key,omitempty"` // the caller's own name for it
-	CreatedAt time.Time              `json:"createdAt"`
-	UpdatedAt time.Time              `json:"updatedAt"`
-	EndedAt   time.Time              `json:"endedAt,omitzero"`
-	Waiting   []workflow.Waiting     `json:"waiting,omitempty"`
+	ID        string               `json:"id"`
+	Project   string               `json:"project"` // projectId
+	Scope     string               `json:"scope"`   // projectId and root: what listings and keys are scoped by
+	Root      string               `json:"root"`
+	Workflow  string               `json:"workflow"`
+	State     string               `json:"state"` // running stands for interrupted too, until somebody looks
+	Reason    string               `json:"reason,omitempty"`
+	Code      string               `json:"code,omitempty"` // of the failure
+	Targets   []targets.Definition `json:"targets"`
+	Bundle    string               `json:"bundle"` // digest
+	Build     string               `json:"build"`
+	Key       string               `json:"key,omitempty"` // the caller's own name for it
+	CreatedAt time.Time            `json:"createdAt"`
+	UpdatedAt time.Time            `json:"updatedAt"`
+	EndedAt   time.Time            `json:"endedAt,omitzero"`
+	Waiting   []workflow.Waiting   `json:"waiting,omitempty"`
 }
 
 // Terminal says whether the run is over.

@@ -15,12 +15,12 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/project"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/schema"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Request is a run to start.
@@ -41,7 +41,7 @@ func (q Request) input() json.RawMessage {
 // Started is a run with its lease: the caller works on it, or releases the lease.
 type Started struct {
 	Run     Run
-	Targets []providers.Definition // as the config defines them now, with the values that the record does not hold
+	Targets []targets.Definition // as the config defines them now, with the values that the record does not hold
 	Lease   *lock.Lock
 	Drift   string // what has become of the workflow's code since the run started, "" where it is the same
 }
@@ -79,7 +79,7 @@ func (s *Service) Start(ctx context.Context, q Request) (Started, error) {
 }
 
 // withoutValues are definitions without the literal values of variables.
-func withoutValues(list []providers.Definition) ([]providers.Definition, error) {
+func withoutValues(list []targets.Definition) ([]targets.Definition, error) {
 	out := slices.Clone(list)
 	for i := range out {
 		var err error

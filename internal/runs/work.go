@@ -17,11 +17,11 @@ import (
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/protocol"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
@@ -64,7 +64,7 @@ func (s *Service) drift(ctx context.Context, r Run) string {
 	return project.Drift(ctx, s.Script, r.Root, r.Workflow, pinned.Code)
 }
 
-func (s *Service) resumable(ctx context.Context, r Run) (targets []providers.Definition, drift string, err error) {
+func (s *Service) resumable(ctx context.Context, r Run) (targets []targets.Definition, drift string, err error) {
 	if r.Terminal() {
 		return nil, "", failure.New(failure.RunState, "run %s has ended: %s", r.ID, r.State).WithHint("laufwerk runs show %s", r.ID)
 	}
@@ -88,8 +88,8 @@ func (s *Service) resumable(ctx context.Context, r Run) (targets []providers.Def
 }
 
 // sameTargets compares the definitions that the run started with and those of the config as it is now.
-func sameTargets(r Run, now []providers.Definition) error {
-	byID := map[string]providers.Definition{}
+func sameTargets(r Run, now []targets.Definition) error {
+	byID := map[string]targets.Definition{}
 	for _, d := range now {
 		byID[d.ID] = d
 	}
@@ -273,7 +273,7 @@ func (s *Service) execute(ctx context.Context, st Started, j *journal.Journal, w
 }
 
 func (s *Service) operations(st Started, j *journal.Journal, h Hooks) workflow.OperationsConfig {
-	targets := map[string]providers.Definition{}
+	targets := map[string]targets.Definition{}
 	r := st.Run
 	for _, d := range st.Targets {
 		targets[d.ID] = d

@@ -20,7 +20,7 @@ import (
 // Validator is the host's one set of rules, called synchronously by the constructors of the SDK inside the child.
 // It does no I/O. A failure's first path is the path of the option.
 //
-//	subject "target/<kind>"      options → providers.Definition
+//	subject "target/<kind>"      options → targets.Definition
 //	        "harness/<program>"  options → normalised options
 //	        "agent"              {target, harness: {program, options}, id?, instructions?, permissionMode?, skills?, activeTools?} → the normalised agent, with its id
 //	        "project"            {projectId, executions: [{kind, sandbox}], concurrency?} → any

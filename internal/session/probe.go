@@ -14,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Prober runs a command on a target as a session does: with a claim of no run, which clean-up sweeps if this process dies.
@@ -25,7 +26,7 @@ type Prober struct {
 
 // Probe makes a sandbox, runs the provider's probing command in it, and gives it up. Checks say what the command told, with
 // the claim as evidence. A failure is what kept it from that; it is Retained where the sandbox could not be given up.
-func (pr Prober) Probe(ctx context.Context, p providers.Provider, def providers.Definition) ([]checks.Check, error) {
+func (pr Prober) Probe(ctx context.Context, p providers.Provider, def targets.Definition) ([]checks.Check, error) {
 	operation := "probe-" + strconv.FormatInt(pr.Now().UnixNano(), 36)
 	id := claims.ID("", def.ID+"/"+operation)
 	dir := filepath.Join(pr.Home, "probes", id)
@@ -57,7 +58,7 @@ func (pr Prober) Probe(ctx context.Context, p providers.Provider, def providers.
 	return out, nil
 }
 
-func probe(ctx context.Context, p providers.Provider, def providers.Definition, c claims.Claim, dir string) ([]checks.Check, error) {
+func probe(ctx context.Context, p providers.Provider, def targets.Definition, c claims.Claim, dir string) ([]checks.Check, error) {
 	sb, err := p.Enter(ctx, c.Intent, def)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/resource"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Why an operation's context ended. The cause decides what becomes of the processes.
@@ -68,7 +69,7 @@ type Config struct {
 	Root       string // of the project, where Host.exec runs
 	Project    string
 	Driver     *claims.Driver
-	Targets    map[string]providers.Definition // the registered ones, by id
+	Targets    map[string]targets.Definition // the registered ones, by id
 	Provider   func(kind string) (providers.Provider, bool)
 	Harness    func(program string) (agent.Harness, bool)
 	Workspace  func(id string) (Workspace, bool)
@@ -152,7 +153,7 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: the agent program %q is not part of this build", key, a.Agent.Harness.Program)
 	}
 	if missing := p.Ready(ctx, def, m.need(a.Agent)); len(missing) > 0 {
-		return Opened{}, providers.NotReady(def, missing)
+		return Opened{}, targets.NotReady(def, missing)
 	}
 	m.opening.Lock()
 	defer m.opening.Unlock()
@@ -208,7 +209,7 @@ func (m *Manager) Forget(ctx context.Context, key string) error {
 	return m.Driver.DropHolds(ctx, claim)
 }
 
-func (m *Manager) target(t Target) (providers.Definition, providers.Provider, error) {
+func (m *Manager) target(t Target) (targets.Definition, providers.Provider, error) {
 	def, ok := m.Targets[t.ID]
 	if !ok || def.Kind != t.Kind {
 		return def, nil, failure.New(failure.ProjectInvalid, "the target %q is not registered", t.ID).
@@ -388,18 +389,18 @@ func (m *Manager) need(a Agent) providers.Need {
 	return n
 }
 
-func (m *Manager) definition(s *state) (providers.Definition, providers.Provider, error) {
+func (m *Manager) definition(s *state) (targets.Definition, providers.Provider, error) {
 	if !s.host {
 		return m.target(s.agent.Target)
 	}
 	p, ok := m.Provider(HostProvider)
 	if !ok {
-		return providers.Definition{}, nil, failure.New(failure.Unsupported, "Host.exec: the provider %q is not part of this build", HostProvider)
+		return targets.Definition{}, nil, failure.New(failure.Unsupported, "Host.exec: the provider %q is not part of this build", HostProvider)
 	}
-	return providers.Definition{Kind: HostProvider, ID: "host"}, p, nil
+	return targets.Definition{Kind: HostProvider, ID: "host"}, p, nil
 }
 
-func (m *Manager) allocate(ctx context.Context, s *state, def providers.Definition, p providers.Provider) (claims.Claim, error) {
+func (m *Manager) allocate(ctx context.Context, s *state, def targets.Definition, p providers.Provider) (claims.Claim, error) {
 	need := m.need(s.agent)
 	need.Workspace = true
 	plan, err := providers.ReadyPlan(ctx, p, def, need, providers.SessionSpec{

@@ -28,6 +28,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/system/process"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 const hang = time.Minute // a limit for what must come, no assertion about time
@@ -138,7 +139,7 @@ func (e elsewhere) Info() providers.Info {
 	return i
 }
 
-func (e elsewhere) Enter(ctx context.Context, in resource.Intent, def providers.Definition) (providers.Sandbox, error) {
+func (e elsewhere) Enter(ctx context.Context, in resource.Intent, def targets.Definition) (providers.Sandbox, error) {
 	sb, err := e.Provider.Enter(ctx, in, def)
 	if err == nil && e.deaf.Load() {
 		sb = unreachable{sb}
@@ -152,7 +153,7 @@ func (e elsewhere) Enter(ctx context.Context, in resource.Intent, def providers.
 	return sb, err
 }
 
-func (e elsewhere) Endpoint(ctx context.Context, def providers.Definition) (string, error) {
+func (e elsewhere) Endpoint(ctx context.Context, def targets.Definition) (string, error) {
 	if e.at != "" {
 		return e.at, nil
 	}
@@ -171,7 +172,7 @@ func (w *world) worker() *session.Manager {
 		Resources: func(claims.Kind, string) (resource.Manager, bool) { return p, true },
 	})
 	return session.NewManager(session.Config{
-		Run: w.run, RunDir: w.dir, Root: w.ws, Project: "p", Driver: driver, Targets: map[string]providers.Definition{def.ID: def},
+		Run: w.run, RunDir: w.dir, Root: w.ws, Project: "p", Driver: driver, Targets: map[string]targets.Definition{def.ID: def},
 		Provider: func(string) (providers.Provider, bool) { return p, true },
 		Harness:  func(string) (agent.Harness, bool) { return command.New(w.host), true },
 		Workspace: func(id string) (session.Workspace, bool) {
@@ -184,7 +185,7 @@ func (w *world) worker() *session.Manager {
 	})
 }
 
-func (w *world) target() providers.Definition {
+func (w *world) target() targets.Definition {
 	w.t.Helper()
 	def, err := local.New("", w.host, time.Now).Validate(json.RawMessage(`{}`))
 	if err != nil {
@@ -193,7 +194,7 @@ func (w *world) target() providers.Definition {
 	return def
 }
 
-func described(d providers.Definition) session.Target {
+func described(d targets.Definition) session.Target {
 	return session.Target{Kind: d.Kind, ID: d.ID, Fingerprint: d.Fingerprint}
 }
 

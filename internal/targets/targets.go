@@ -11,7 +11,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/options"
-	"github.com/laufwerk/laufwerk/internal/providers"
 )
 
 // ID is the option `id`, which defaults to the kind.
@@ -56,10 +55,10 @@ func Credentials(raw json.RawMessage) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// CredentialsOf are the logins that a described target (a providers.Definition as JSON) gives to agents, where its options hold
+// CredentialsOf are the logins that a described target (a Definition as JSON) gives to agents, where its options hold
 // them as Credentials reads them.
 func CredentialsOf(described json.RawMessage) []string {
-	var d providers.Definition
+	var d Definition
 	var options struct {
 		Credentials []string `json:"credentials"`
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // OperationsConfig is what the operations of a run need.
@@ -22,7 +23,7 @@ type OperationsConfig struct {
 	HomeDir      string // the user's, for "~/"
 	State        string // $LAUFWERK_HOME
 	Driver       *claims.Driver
-	Targets      map[string]providers.Definition
+	Targets      map[string]targets.Definition
 	Provider     func(kind string) (providers.Provider, bool)
 	Harness      func(program string) (agent.Harness, bool)
 	HostVars     map[string]string

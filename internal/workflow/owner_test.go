@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/workspace"
 )
 
@@ -17,7 +18,7 @@ type place struct {
 	err      error
 }
 
-func (p place) Owner(context.Context, providers.Definition) (int, int, bool, error) {
+func (p place) Owner(context.Context, targets.Definition) (int, int, bool, error) {
 	return p.uid, p.gid, p.ok, p.err
 }
 
@@ -34,7 +35,7 @@ func TestAWorkspaceBelongsToWhomItsTargetSays(t *testing.T) {
 		"root":                               {p: place{ok: true}, want: &workspace.Owner{}},
 		"one that cannot say":                {p: place{ok: true, err: broken}, err: broken},
 	} {
-		got, err := owner(t.Context(), c.p, providers.Definition{})
+		got, err := owner(t.Context(), c.p, targets.Definition{})
 		if !errors.Is(err, c.err) || (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/session"
 	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/workspace"
 	"github.com/laufwerk/laufwerk/internal/writeback"
 )
@@ -60,10 +61,10 @@ func newWorkspaces(c OperationsConfig) *workspaces {
 }
 
 type openArgs struct {
-	Source    string               `json:"source"`
-	Mode      string               `json:"mode"`
-	Include   []string             `json:"include"`
-	Execution providers.Definition `json:"execution"`
+	Source    string             `json:"source"`
+	Mode      string             `json:"mode"`
+	Include   []string           `json:"include"`
+	Execution targets.Definition `json:"execution"`
 }
 
 func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
@@ -82,7 +83,7 @@ func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
 		return nil, nil, failure.New(failure.Unsupported, "Workspace.open: mode: \"direct\" is refused on %s targets, whose sandboxes only see copies", def.Kind)
 	}
 	if missing := p.Ready(ctx, def, providers.Need{Workspace: true}); len(missing) > 0 {
-		return nil, nil, providers.NotReady(def, missing)
+		return nil, nil, targets.NotReady(def, missing)
 	}
 	o := &opened{
 		ID: claims.ID(w.c.Run, op.ID), Mode: a.Mode, Source: w.path(a.Source),
@@ -100,7 +101,7 @@ func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
 }
 
 // owner is whom a target needs a workspace's files to belong to, nil for the worker.
-func owner(ctx context.Context, p providers.Provider, def providers.Definition) (*workspace.Owner, error) {
+func owner(ctx context.Context, p providers.Provider, def targets.Definition) (*workspace.Owner, error) {
 	asked, is := p.(providers.Owning)
 	if !is {
 		return nil, nil //nolint:nilnil // the worker
@@ -179,7 +180,7 @@ func withoutDefinition(args json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(a)
 }
 
-func (w *workspaces) target(d providers.Definition) (providers.Definition, providers.Provider, error) {
+func (w *workspaces) target(d targets.Definition) (targets.Definition, providers.Provider, error) {
 	def, ok := w.c.Targets[d.ID]
 	if !ok {
 		return def, nil, failure.New(failure.ProjectInvalid, "Workspace.open: the target %q is not registered", d.ID).

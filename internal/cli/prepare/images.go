@@ -14,7 +14,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -27,11 +26,11 @@ const (
 
 // ImageRequest is what is to be prepared, and with what.
 type ImageRequest struct {
-	Kind    string                 // of the targets
-	Root    string                 // of the project; "" outside of one
-	Targets []providers.Definition // whose images are wanted; none is the standard image alone
-	Image   string                 // the base image; "" is the standard one
-	Cache   string                 // the cache's directory, absolute; "" is that of each target
+	Kind    string               // of the targets
+	Root    string               // of the project; "" outside of one
+	Targets []targets.Definition // whose images are wanted; none is the standard image alone
+	Image   string               // the base image; "" is the standard one
+	Cache   string               // the cache's directory, absolute; "" is that of each target
 	// For the installation alone; none of it stays in an image.
 	Settings  prepare.DockerSettings
 	Network   string // of the engine; "" is its default

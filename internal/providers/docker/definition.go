@@ -6,7 +6,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/options"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -44,17 +43,17 @@ type prepared struct {
 
 // Validate holds the rules of createDockerExecution. Its own normalised form is valid and stays as it is. An image that came
 // from loadPreparedCodexImage and the cache's folder say where the same thing is found: they do not count in the fingerprint.
-func Validate(given json.RawMessage) (providers.Definition, error) {
+func Validate(given json.RawMessage) (targets.Definition, error) {
 	c, err := parse(given)
 	if err != nil {
-		return providers.Definition{}, err
+		return targets.Definition{}, err
 	}
 	defining := c
 	defining.ImageCacheDirectory = ""
 	if c.Prepared != nil {
 		defining.Prepared = &prepared{}
 	}
-	return targets.Definition(Kind, c.ID, c, defining)
+	return targets.NewDefinition(Kind, c.ID, c, defining)
 }
 
 func parse(given json.RawMessage) (config, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
@@ -73,7 +74,7 @@ func (w *world) ctx() context.Context {
 	return ctx
 }
 
-func (w *world) target(options string) providers.Definition {
+func (w *world) target(options string) targets.Definition {
 	w.t.Helper()
 	def, err := Validate(json.RawMessage(options))
 	if err != nil {
@@ -82,7 +83,7 @@ func (w *world) target(options string) providers.Definition {
 	return def
 }
 
-func (w *world) intent(def providers.Definition, readOnly bool) resource.Intent {
+func (w *world) intent(def targets.Definition, readOnly bool) resource.Intent {
 	w.t.Helper()
 	w.n++
 	claim := fmt.Sprintf("c%d-%d", w.n, time.Now().UnixNano())
@@ -100,7 +101,7 @@ func (w *world) intent(def providers.Definition, readOnly bool) resource.Intent 
 }
 
 // open makes a session and enters it.
-func (w *world) open(def providers.Definition, readOnly bool) (resource.Intent, providers.Sandbox) {
+func (w *world) open(def targets.Definition, readOnly bool) (resource.Intent, providers.Sandbox) {
 	w.t.Helper()
 	in := w.intent(def, readOnly)
 	r := w.Create(w.ctx(), in)
@@ -285,7 +286,7 @@ func TestAFenceOfALivingSupervisorKeepsTheContainer(t *testing.T) {
 	p := w.start(in, sb, "2", "sh", "-c", "trap '' INT TERM; echo ready >ready; while true; do env -i setsid sleep 1000; done")
 	w.appears("ready")
 	// Another worker, which knows no more than the intent.
-	again, err := w.Enter(w.ctx(), in, providers.Definition{})
+	again, err := w.Enter(w.ctx(), in, targets.Definition{})
 	if err != nil {
 		t.Fatal(err)
 	}

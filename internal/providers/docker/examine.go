@@ -16,12 +16,13 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/process"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 var _ providers.Examining = (*Provider)(nil)
 
 // Examine looks at the engine, in one call where it was not met yet, and at the image, in another one.
-func (p *Provider) Examine(ctx context.Context, def providers.Definition) []checks.Check {
+func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks.Check {
 	c, err := decode(def)
 	if err != nil {
 		return []checks.Check{checks.Failed("options", err)}
@@ -92,7 +93,7 @@ func (p *Provider) examineUser(f dockerengine.Facts) checks.Check {
 	return out
 }
 
-func (p *Provider) examineImage(def providers.Definition, c config, i selected, err error) checks.Check {
+func (p *Provider) examineImage(def targets.Definition, c config, i selected, err error) checks.Check {
 	switch {
 	case err != nil:
 		return checks.Failed("image", err)
@@ -153,7 +154,7 @@ func (p *Provider) examineHelpers() checks.Check {
 }
 
 // Probe asks our own program in the container, which every image can run, what the image has.
-func (p *Provider) Probe(in resource.Intent, def providers.Definition) providers.Probe {
+func (p *Provider) Probe(in resource.Intent, def targets.Definition) providers.Probe {
 	return providers.Probe{Argv: inside.Probe(), Read: func(stdout []byte) []checks.Check {
 		got, err := inside.ReadProbe(stdout)
 		if err != nil {

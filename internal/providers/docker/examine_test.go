@@ -11,7 +11,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/login"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -111,7 +110,7 @@ func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
 		"not there":            {with("", bridge), false, errors.New("stale"), checks.Fail, checks.Skip, "without the image"},
 	} {
 		i := selected{prepared: c.prepared}
-		if got := p.examineImage(providers.Definition{}, c.config, i, c.err); got.ID != "image" || got.Status != c.image {
+		if got := p.examineImage(targets.Definition{}, c.config, i, c.err); got.ID != "image" || got.Status != c.image {
 			t.Errorf("%s: %+v", name, got)
 		}
 		got := p.examineCodex(c.config, i, c.err)

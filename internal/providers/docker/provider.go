@@ -69,7 +69,7 @@ func (*Provider) Info() providers.Info {
 }
 
 // Validate holds the rules of createDockerExecution.
-func (*Provider) Validate(given json.RawMessage) (providers.Definition, error) {
+func (*Provider) Validate(given json.RawMessage) (targets.Definition, error) {
 	return Validate(given)
 }
 
@@ -77,7 +77,7 @@ func (*Provider) Validate(given json.RawMessage) (providers.Definition, error) {
 func (*Provider) Credentials(def json.RawMessage) []string { return targets.CredentialsOf(def) }
 
 // Endpoint is the engine's identity.
-func (p *Provider) Endpoint(ctx context.Context, _ providers.Definition) (string, error) {
+func (p *Provider) Endpoint(ctx context.Context, _ targets.Definition) (string, error) {
 	e, err := p.c.Connect(ctx, "")
 	if err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func (p *Provider) known(ctx context.Context, in resource.Intent, s spec) (*dock
 }
 
 // decode reads the options of a definition; of the zero definition it is the zero config.
-func decode(def providers.Definition) (c config, err error) {
+func decode(def targets.Definition) (c config, err error) {
 	if len(def.Options) > 0 {
 		err = json.Unmarshal(def.Options, &c)
 	}
@@ -106,13 +106,13 @@ type found struct {
 }
 
 // Ready says what is missing.
-func (p *Provider) Ready(ctx context.Context, def providers.Definition, need providers.Need) []failure.Condition {
+func (p *Provider) Ready(ctx context.Context, def targets.Definition, need providers.Need) []failure.Condition {
 	_, missing := p.find(ctx, def, need)
 	return missing
 }
 
 // find looks for all that a session needs, and says what is missing.
-func (p *Provider) find(ctx context.Context, def providers.Definition, need providers.Need) (f found, out []failure.Condition) {
+func (p *Provider) find(ctx context.Context, def targets.Definition, need providers.Need) (f found, out []failure.Condition) {
 	say := func(id string, err error) { out = append(out, condition(id, err)) }
 	c, err := decode(def)
 	if err != nil {
@@ -147,7 +147,7 @@ func (p *Provider) fits(f dockerengine.Facts) error { return p.programs.Has(plat
 // platform is that of the programs which an engine's kernel runs.
 func platform(f dockerengine.Facts) string { return f.OS + "/" + f.Arch }
 
-func condition(id string, err error) failure.Condition { return providers.Missing(Kind, id, err) }
+func condition(id string, err error) failure.Condition { return targets.Missing(Kind, id, err) }
 
 // selected is the image of a target's sessions.
 type selected struct {
@@ -156,12 +156,12 @@ type selected struct {
 }
 
 // cache is where a target's prepared images are.
-func (p *Provider) cache(def providers.Definition, c config) imagecache.Cache {
+func (p *Provider) cache(def targets.Definition, c config) imagecache.Cache {
 	return imagecache.Docker(imagecache.Directory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State))
 }
 
 // image finds it on the engine, and never fetches one.
-func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def providers.Definition, c config) (selected, error) {
+func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def targets.Definition, c config) (selected, error) {
 	cache := p.cache(def, c)
 	i, err := look(ctx, e, cache, c)
 	switch {

@@ -23,6 +23,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // upLimit bounds the wait for a container's first process.
@@ -44,7 +45,7 @@ type sandbox struct {
 }
 
 // Enter finds the container by its recorded id. It does not start it.
-func (p *Provider) Enter(ctx context.Context, in resource.Intent, def providers.Definition) (providers.Sandbox, error) {
+func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.Definition) (providers.Sandbox, error) {
 	s, id, err := read(in)
 	if err != nil {
 		return nil, err

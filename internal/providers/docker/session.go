@@ -64,7 +64,7 @@ func gives(w owned.Worker) *sessiondir.User {
 }
 
 // Owner is to whom the files of a workspace belong that sessions of this target work on.
-func (p *Provider) Owner(ctx context.Context, _ providers.Definition) (uid, gid int, ok bool, err error) {
+func (p *Provider) Owner(ctx context.Context, _ targets.Definition) (uid, gid int, ok bool, err error) {
 	e, err := p.c.Connect(ctx, "")
 	if err != nil {
 		return 0, 0, false, err
@@ -76,7 +76,7 @@ func (p *Provider) Owner(ctx context.Context, _ providers.Definition) (uid, gid 
 }
 
 // Plan looks the image up and describes the container.
-func (p *Provider) Plan(ctx context.Context, def providers.Definition, s providers.SessionSpec) (providers.Plan, error) {
+func (p *Provider) Plan(ctx context.Context, def targets.Definition, s providers.SessionSpec) (providers.Plan, error) {
 	c, err := decode(def)
 	if err != nil {
 		return providers.Plan{}, err
@@ -96,7 +96,7 @@ func (p *Provider) Plan(ctx context.Context, def providers.Definition, s provide
 }
 
 // ReadyPlan is Ready, and Plan for the image that was found.
-func (p *Provider) ReadyPlan(ctx context.Context, def providers.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
+func (p *Provider) ReadyPlan(ctx context.Context, def targets.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
 	f, missing := p.find(ctx, def, need)
 	if len(missing) > 0 {
 		return providers.Plan{}, missing, nil

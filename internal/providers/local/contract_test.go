@@ -10,6 +10,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit/contract"
 )
 
@@ -27,11 +28,11 @@ func TestTheContractOfProviders(t *testing.T) {
 		Intent: func() resource.Intent {
 			n++
 			claim := fmt.Sprintf("c%d-%d", n, time.Now().UnixNano())
-			endpoint, err := p.Endpoint(bounded(t), providers.Definition{})
+			endpoint, err := p.Endpoint(bounded(t), targets.Definition{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := p.Plan(bounded(t), providers.Definition{Options: json.RawMessage(`{}`)}, providers.SessionSpec{
+			plan, err := p.Plan(bounded(t), targets.Definition{Options: json.RawMessage(`{}`)}, providers.SessionSpec{
 				Key: "k", Dir: filepath.Join(dir, "sessions", claim), Workspace: workspace, Mark: claim,
 			})
 			if err != nil {

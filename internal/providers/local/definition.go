@@ -5,7 +5,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/options"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -17,20 +16,20 @@ type config struct {
 }
 
 // Validate holds the rules of createLocalExecution. Its own normalised form is valid and stays as it is.
-func (*Provider) Validate(given json.RawMessage) (providers.Definition, error) {
+func (*Provider) Validate(given json.RawMessage) (targets.Definition, error) {
 	fields, err := options.Fields("", given, "id", "credentials", "env")
 	if err != nil {
-		return providers.Definition{}, err
+		return targets.Definition{}, err
 	}
 	var c config
 	if c.ID, err = targets.ID(fields["id"], Kind); err != nil {
-		return providers.Definition{}, err
+		return targets.Definition{}, err
 	}
 	if c.Credentials, err = targets.Credentials(fields["credentials"]); err != nil {
-		return providers.Definition{}, err
+		return targets.Definition{}, err
 	}
 	if c.Env, err = environment.Parse("env", fields["env"], "CODEX_HOME"); err != nil {
-		return providers.Definition{}, err
+		return targets.Definition{}, err
 	}
-	return targets.Definition(Kind, c.ID, c, c)
+	return targets.NewDefinition(Kind, c.ID, c, c)
 }

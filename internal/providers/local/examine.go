@@ -10,12 +10,13 @@ import (
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 var _ providers.Examining = (*Provider)(nil)
 
 // Examine looks at this host, and for the prepared program and the login where the target gives agents one.
-func (p *Provider) Examine(ctx context.Context, def providers.Definition) []checks.Check {
+func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks.Check {
 	out := checks.OfConditions(p.Ready(ctx, def, providers.Need{Workspace: true}))
 	if len(out) == 0 {
 		endpoint, err := p.Endpoint(ctx, def)
@@ -45,7 +46,7 @@ func (p *Provider) Examine(ctx context.Context, def providers.Definition) []chec
 }
 
 // Probe asks bash, which every command needs.
-func (*Provider) Probe(resource.Intent, providers.Definition) providers.Probe {
+func (*Provider) Probe(resource.Intent, targets.Definition) providers.Probe {
 	return providers.Probe{Argv: []string{"bash", "-c", "echo $BASH_VERSION"}, Read: func(stdout []byte) []checks.Check {
 		return []checks.Check{checks.New("", checks.Pass, "a command ran and was cleaned up after").WithEvidence("bash " + strings.TrimSpace(string(stdout)))}
 	}}

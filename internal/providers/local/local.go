@@ -24,6 +24,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/process"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Kind is the provider's name.
@@ -57,7 +58,7 @@ func (*Provider) Info() providers.Info {
 }
 
 // Endpoint names this machine and its platform.
-func (*Provider) Endpoint(context.Context, providers.Definition) (string, error) {
+func (*Provider) Endpoint(context.Context, targets.Definition) (string, error) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	for _, f := range []string{"/etc/machine-id", "/var/lib/dbus/machine-id"} {
 		if b, err := files.Read(f); err == nil {
@@ -74,7 +75,7 @@ func (*Provider) Endpoint(context.Context, providers.Definition) (string, error)
 }
 
 // Ready names what is missing on this host.
-func (p *Provider) Ready(_ context.Context, def providers.Definition, need providers.Need) []failure.Condition {
+func (p *Provider) Ready(_ context.Context, def targets.Definition, need providers.Need) []failure.Condition {
 	var out []failure.Condition
 	say := func(id, hint, format string, args ...any) {
 		out = append(out, failure.Condition{ID: "local." + id, Message: fmt.Sprintf(format, args...), Hint: hint})
@@ -138,7 +139,7 @@ type spec struct {
 }
 
 // Plan describes a session's directory.
-func (p *Provider) Plan(_ context.Context, _ providers.Definition, s providers.SessionSpec) (providers.Plan, error) {
+func (p *Provider) Plan(_ context.Context, _ targets.Definition, s providers.SessionSpec) (providers.Plan, error) {
 	if s.ReadOnly {
 		return providers.Plan{}, failure.New(failure.Unsupported, "read-only access is refused on %s targets: %s", Kind, p.Info().ReadOnlyReason)
 	}
@@ -147,7 +148,7 @@ func (p *Provider) Plan(_ context.Context, _ providers.Definition, s providers.S
 }
 
 // Enter opens a session that is there. SessionLost where its directory is gone, is not its own, or belongs to another machine.
-func (p *Provider) Enter(ctx context.Context, in resource.Intent, def providers.Definition) (providers.Sandbox, error) {
+func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.Definition) (providers.Sandbox, error) {
 	o := p.Observe(ctx, in)
 	if o.Presence != resource.Present {
 		why := o.Presence.String()

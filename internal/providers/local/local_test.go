@@ -18,6 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 func TestMain(m *testing.M) {
@@ -40,13 +41,13 @@ func bounded(t *testing.T) context.Context {
 // intent is one for a session in a folder of its own.
 func intent(t *testing.T, p *Provider) resource.Intent {
 	t.Helper()
-	endpoint, err := p.Endpoint(bounded(t), providers.Definition{})
+	endpoint, err := p.Endpoint(bounded(t), targets.Definition{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "run", "sessions", "c1")
 	mark := strings.NewReplacer("/", "-").Replace(dir)
-	plan, err := p.Plan(context.Background(), providers.Definition{}, providers.SessionSpec{Key: "k", Dir: dir, Workspace: "/", Mark: mark})
+	plan, err := p.Plan(context.Background(), targets.Definition{}, providers.SessionSpec{Key: "k", Dir: dir, Workspace: "/", Mark: mark})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestReadOnlyAndSkillsAreRefusedWithTheReason(t *testing.T) {
 	if info.ReadOnly || info.ReadOnlyReason == "" || info.Skills || info.SkillsReason == "" || !info.Direct || len(info.Limits) > 0 || !strings.HasPrefix(info.Isolation, "none") {
 		t.Errorf("%+v", info)
 	}
-	_, err := p.Plan(context.Background(), providers.Definition{}, providers.SessionSpec{Dir: "/x", ReadOnly: true})
+	_, err := p.Plan(context.Background(), targets.Definition{}, providers.SessionSpec{Dir: "/x", ReadOnly: true})
 	if !failure.Is(err, failure.Unsupported) || !strings.Contains(err.Error(), info.ReadOnlyReason) {
 		t.Errorf("%v", err)
 	}
@@ -187,7 +188,7 @@ func TestAnAgentProgramThatCannotBeRun(t *testing.T) {
 		"plain":         {"plain may not be run", `export PATH=/directory/of/plain:"$PATH"`},
 		plain:           {plain + " may not be run", "chmod a+x " + plain},
 	} {
-		got := provider(map[string]string{"PATH": path}).Ready(bounded(t), providers.Definition{}, providers.Need{Executable: program})
+		got := provider(map[string]string{"PATH": path}).Ready(bounded(t), targets.Definition{}, providers.Need{Executable: program})
 		if want.says == "" {
 			if len(got) > 0 {
 				t.Errorf("%s: %+v", program, got)
@@ -243,7 +244,7 @@ func TestASessionFromItsMakingToItsAbsence(t *testing.T) {
 	if o := p.Observe(ctx, in); o.Presence != resource.Absent || len(o.Evidence) == 0 {
 		t.Fatalf("%+v", o)
 	}
-	if _, err := p.Enter(ctx, in, providers.Definition{}); !failure.Is(err, failure.SessionLost) {
+	if _, err := p.Enter(ctx, in, targets.Definition{}); !failure.Is(err, failure.SessionLost) {
 		t.Fatalf("%v", err)
 	}
 	for range 2 { // a second one finds the first
@@ -254,7 +255,7 @@ func TestASessionFromItsMakingToItsAbsence(t *testing.T) {
 	if o := p.Observe(ctx, in); o.Presence != resource.Present {
 		t.Fatalf("%+v", o)
 	}
-	sb, err := p.Enter(ctx, in, providers.Definition{})
+	sb, err := p.Enter(ctx, in, targets.Definition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +335,7 @@ func TestAStrangersDirectoryIsNeverTouched(t *testing.T) {
 			if r := p.Delete(ctx, in); r.Outcome != resource.NotDone || r.Err == nil {
 				t.Errorf("delete: %+v", r)
 			}
-			if _, err := p.Enter(ctx, in, providers.Definition{}); !failure.Is(err, failure.SessionLost) {
+			if _, err := p.Enter(ctx, in, targets.Definition{}); !failure.Is(err, failure.SessionLost) {
 				t.Errorf("enter: %v", err)
 			}
 			if after, err := os.Lstat(dir); err != nil || !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
@@ -383,7 +384,7 @@ func TestAnotherMachineSeesNothing(t *testing.T) {
 	if r := p.Delete(ctx, in); r.Outcome != resource.NotDone {
 		t.Errorf("%+v", r)
 	}
-	if _, err := p.Enter(ctx, in, providers.Definition{}); !failure.Is(err, failure.SessionLost) {
+	if _, err := p.Enter(ctx, in, targets.Definition{}); !failure.Is(err, failure.SessionLost) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(dirOf(t, in)); err != nil {

@@ -52,7 +52,7 @@ func (p *Provider) readyFor(name string, c config) []failure.Condition {
 	return out
 }
 
-func condition(id string, err error) failure.Condition { return providers.Missing("local", id, err) }
+func condition(id string, err error) failure.Condition { return targets.Missing("local", id, err) }
 
 // Program is the prepared program. Its home gets the user's login as it is now, in a form that cannot be renewed.
 func (s *sandbox) Program(_ context.Context, name string) (providers.Program, error) {

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 func read(in resource.Intent) (s spec, id sessiondir.Identity, err error) {
@@ -55,7 +55,7 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 
 // Observe looks for the directory, for what an interrupted making or ending has left, and for processes of the session.
 func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Observation {
-	if endpoint, err := p.Endpoint(ctx, providers.Definition{}); err != nil || endpoint != in.Endpoint {
+	if endpoint, err := p.Endpoint(ctx, targets.Definition{}); err != nil || endpoint != in.Endpoint {
 		return resource.Observation{Err: fmt.Errorf("it was made on %q, and this is %q", in.Endpoint, endpoint)}
 	}
 	s, id, err := read(in)
@@ -96,7 +96,7 @@ func (p *Provider) absent(s spec) resource.Observation {
 
 // Delete ends everything that runs in the session, and only when that is certain removes its directory.
 func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Result {
-	if endpoint, err := p.Endpoint(ctx, providers.Definition{}); err != nil || endpoint != in.Endpoint {
+	if endpoint, err := p.Endpoint(ctx, targets.Definition{}); err != nil || endpoint != in.Endpoint {
 		return resource.Result{Outcome: resource.NotDone, Err: fmt.Errorf("it was made on %q, and this is %q", in.Endpoint, endpoint)}
 	}
 	s, id, err := read(in)

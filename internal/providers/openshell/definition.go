@@ -8,7 +8,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/options"
-	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -37,19 +36,19 @@ type credentials struct {
 
 // Validate holds the rules of createOpenShellExecution. Its own normalised form is valid and stays as it is. The cache's folder
 // says where the same thing is found: it does not count in the fingerprint.
-func Validate(given json.RawMessage) (providers.Definition, error) {
+func Validate(given json.RawMessage) (targets.Definition, error) {
 	c, err := parse(given)
 	if err != nil {
-		return providers.Definition{}, err
+		return targets.Definition{}, err
 	}
 	defining := c
 	defining.ImageCacheDirectory = ""
-	return targets.Definition(Kind, c.ID, c, defining)
+	return targets.NewDefinition(Kind, c.ID, c, defining)
 }
 
-// Credentials are the logins that a described target (a providers.Definition as JSON) gives to agents.
+// Credentials are the logins that a described target (a targets.Definition as JSON) gives to agents.
 func Credentials(def json.RawMessage) []string {
-	var d providers.Definition
+	var d targets.Definition
 	var c config
 	if json.Unmarshal(def, &d) != nil || json.Unmarshal(d.Options, &c) != nil || c.Credentials.Kind == "" {
 		return nil

@@ -26,6 +26,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
@@ -82,7 +83,7 @@ func (b *boxes) another() *boxes {
 	return &next
 }
 
-var coding = providers.Definition{Kind: Kind, ID: "secure-coding"} //nolint:gochecknoglobals // a constant
+var coding = targets.Definition{Kind: Kind, ID: "secure-coding"} //nolint:gochecknoglobals // a constant
 
 func (b *boxes) open(readOnly bool) (resource.Intent, providers.Sandbox) {
 	b.t.Helper()
@@ -360,7 +361,7 @@ func TestSandboxIsDeletedByCancellation(t *testing.T) {
 	}
 	// `runs cancel` without a worker knows the intent alone.
 	in, _ = b.open(false)
-	only, err := b.another().Enter(bounded(t), in, providers.Definition{})
+	only, err := b.another().Enter(bounded(t), in, targets.Definition{})
 	must(t, err)
 	if f := only.Fence(bounded(t)); !f.Sure || b.containers(in) != 0 {
 		t.Errorf("%+v", f)

@@ -20,12 +20,13 @@ import (
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 var _ providers.Examining = (*Provider)(nil)
 
 // Examine looks at the host, the gateway and the engine, and at what the target has of them.
-func (p *Provider) Examine(ctx context.Context, def providers.Definition) []checks.Check {
+func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks.Check {
 	c, err := decode(def)
 	if err != nil {
 		return []checks.Check{checks.Failed("options", err)}
@@ -93,7 +94,7 @@ func examineLimits(c config, f dockerengine.Facts) checks.Check {
 	return checks.New("limits", checks.Pass, "the engine enforces the limits that the target has; those of processes and swap are the gateway's")
 }
 
-func (p *Provider) examineImage(def providers.Definition, c config, i api.InspectResponse, err error) checks.Check {
+func (p *Provider) examineImage(def targets.Definition, c config, i api.InspectResponse, err error) checks.Check {
 	switch {
 	case err != nil:
 		return checks.Failed("image", err)
@@ -111,7 +112,7 @@ func examineProgram(imageErr error) checks.Check {
 }
 
 // examineProvider looks at the login that the gateway holds, as far as it shows it.
-func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def providers.Definition, c config) []checks.Check {
+func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def targets.Definition, c config) []checks.Check {
 	const id = "provider"
 	if g == nil {
 		return []checks.Check{checks.New(id, checks.Skip, "the gateway cannot be asked")}
@@ -137,14 +138,14 @@ func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def p
 }
 
 // credentials are what keeps agents from the login that the gateway holds.
-func (p *Provider) credentials(ctx context.Context, g *client.Gateway, def providers.Definition, c config) []error {
+func (p *Provider) credentials(ctx context.Context, g *client.Gateway, def targets.Definition, c config) []error {
 	_, failed := p.held(ctx, g, def, c)
 	return failed
 }
 
 // held is the provider of a target's credentials at the gateway, and what is wrong with it. Providers that were made by hand are
 // as good as others, and record no end.
-func (p *Provider) held(ctx context.Context, g *client.Gateway, def providers.Definition, c config) (*wire.Provider, []error) {
+func (p *Provider) held(ctx context.Context, g *client.Gateway, def targets.Definition, c config) (*wire.Provider, []error) {
 	name, alias := c.Credentials.Provider, c.Gateway
 	provision := "laufwerk provision openshell --target " + failure.Quote(def.ID)
 	got, presence, err := g.Provider(ctx, name)
@@ -188,7 +189,7 @@ func (p *Provider) held(ctx context.Context, g *client.Gateway, def providers.De
 	return got, out
 }
 
-func rotate(def providers.Definition) string {
+func rotate(def targets.Definition) string {
 	return "laufwerk provision openshell --target " + failure.Quote(def.ID) + " --rotate"
 }
 
@@ -211,7 +212,7 @@ func keys(h *wire.Provider) (out []string) {
 }
 
 // Probe asks our own program in the sandbox who it is.
-func (p *Provider) Probe(resource.Intent, providers.Definition) providers.Probe {
+func (p *Provider) Probe(resource.Intent, targets.Definition) providers.Probe {
 	return providers.Probe{Argv: inside.Probe(), Read: func(stdout []byte) []checks.Check {
 		got, err := inside.ReadProbe(stdout)
 		if err != nil {

@@ -13,12 +13,13 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
 const given = `{"id":"box","gateway":"here","credentials":{"kind":"codex-subscription","provider":"held"},"policy":{},"image":"own:1"}`
 
-func target(t *testing.T) providers.Definition {
+func target(t *testing.T) targets.Definition {
 	t.Helper()
 	def, err := Validate([]byte(given))
 	must(t, err)

@@ -24,6 +24,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // The programs that run in sandboxes: the gateway holds logins of no other.
@@ -97,7 +98,7 @@ func (*Provider) Info() providers.Info {
 }
 
 // Validate holds the rules of createOpenShellExecution.
-func (*Provider) Validate(given json.RawMessage) (providers.Definition, error) {
+func (*Provider) Validate(given json.RawMessage) (targets.Definition, error) {
 	return Validate(given)
 }
 
@@ -108,7 +109,7 @@ func (*Provider) Credentials(def json.RawMessage) []string { return Credentials(
 func (*Provider) Name(claim string) string { return client.Name(claim) }
 
 // decode reads the options of a definition; of the zero definition it is the zero config.
-func decode(def providers.Definition) (c config, err error) {
+func decode(def targets.Definition) (c config, err error) {
 	if len(def.Options) > 0 {
 		err = json.Unmarshal(def.Options, &c)
 	}
@@ -116,7 +117,7 @@ func decode(def providers.Definition) (c config, err error) {
 }
 
 // Endpoint is the gateway's identity.
-func (p *Provider) Endpoint(ctx context.Context, def providers.Definition) (string, error) {
+func (p *Provider) Endpoint(ctx context.Context, def targets.Definition) (string, error) {
 	c, err := decode(def)
 	if err != nil {
 		return "", err
@@ -172,14 +173,14 @@ type found struct {
 }
 
 // Ready says what is missing.
-func (p *Provider) Ready(ctx context.Context, def providers.Definition, need providers.Need) []failure.Condition {
+func (p *Provider) Ready(ctx context.Context, def targets.Definition, need providers.Need) []failure.Condition {
 	_, missing := p.find(ctx, def, need)
 	return missing
 }
 
 // find looks for all that a session needs, and says what is missing.
-func (p *Provider) find(ctx context.Context, def providers.Definition, need providers.Need) (f found, out []failure.Condition) {
-	say := func(id string, err error) { out = append(out, providers.Missing(Kind, id, err)) }
+func (p *Provider) find(ctx context.Context, def targets.Definition, need providers.Need) (f found, out []failure.Condition) {
+	say := func(id string, err error) { out = append(out, targets.Missing(Kind, id, err)) }
 	c, err := decode(def)
 	if err != nil {
 		say("options", err)
@@ -277,13 +278,13 @@ func fits(f dockerengine.Facts) error {
 }
 
 // cache is where a target's prepared images are.
-func (p *Provider) cache(def providers.Definition, c config) imagecache.Cache {
+func (p *Provider) cache(def targets.Definition, c config) imagecache.Cache {
 	return imagecache.OpenShell(imagecache.OpenShellDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State))
 }
 
 // image finds the target's on the engine, and never fetches one. One of its own has to be a prepared one, too: nothing is
 // installed in a session.
-func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def providers.Definition, c config) (api.InspectResponse, error) {
+func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def targets.Definition, c config) (api.InspectResponse, error) {
 	cache := p.cache(def, c)
 	if c.Image == "" {
 		r, err := cache.Standard()

@@ -20,6 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 var _ providers.Provider = (*Provider)(nil)
@@ -27,7 +28,7 @@ var _ providers.Provider = (*Provider)(nil)
 // sandbox is a session's, whose main process lives as long as it does.
 type sandbox struct {
 	l   look // by the recorded id
-	def providers.Definition
+	def targets.Definition
 	at  *entered.Sandbox
 	env []string // of every command
 	// waiting says that the gateway did not reach it when that was last looked at.
@@ -36,7 +37,7 @@ type sandbox struct {
 
 // Enter finds the sandbox by its recorded id, and waits until commands can be run in it. With the zero definition, which is
 // for its end, it waits for nothing.
-func (p *Provider) Enter(ctx context.Context, in resource.Intent, def providers.Definition) (providers.Sandbox, error) {
+func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.Definition) (providers.Sandbox, error) {
 	s, err := read(in)
 	if err != nil {
 		return nil, err

@@ -58,16 +58,16 @@ type spec struct {
 }
 
 // Plan looks the image up and describes the sandbox.
-func (p *Provider) Plan(ctx context.Context, def providers.Definition, s providers.SessionSpec) (providers.Plan, error) {
+func (p *Provider) Plan(ctx context.Context, def targets.Definition, s providers.SessionSpec) (providers.Plan, error) {
 	plan, missing, err := p.ReadyPlan(ctx, def, providers.Need{}, s)
 	if len(missing) > 0 {
-		return plan, providers.NotReady(def, missing)
+		return plan, targets.NotReady(def, missing)
 	}
 	return plan, err
 }
 
 // ReadyPlan is Ready, and Plan for what was found.
-func (p *Provider) ReadyPlan(ctx context.Context, def providers.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
+func (p *Provider) ReadyPlan(ctx context.Context, def targets.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
 	f, missing := p.find(ctx, def, need)
 	if len(missing) > 0 {
 		return providers.Plan{}, missing, nil

@@ -391,7 +391,7 @@ func TestWorkersThatAreRefused(t *testing.T) {
 		if r := k.Create(bounded(t), in); r.Outcome != resource.NotDone {
 			t.Errorf("%s: %v %v", name, r.Outcome, r.Err)
 		}
-		if missing := k.Ready(bounded(t), providers.Definition{Kind: Kind, ID: "box"}, providers.Need{}); name != "another user" && (len(missing) != 1 || missing[0].ID != "openshell.host") {
+		if missing := k.Ready(bounded(t), targets.Definition{Kind: Kind, ID: "box"}, providers.Need{}); name != "another user" && (len(missing) != 1 || missing[0].ID != "openshell.host") {
 			t.Errorf("%s: %+v", name, missing)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // limit bounds a case that hangs.
@@ -85,7 +86,7 @@ func (c Case) options(t *testing.T) {
 	}
 }
 
-func (c Case) definition(t *testing.T) providers.Definition {
+func (c Case) definition(t *testing.T) targets.Definition {
 	t.Helper()
 	def, err := c.Provider.Validate(json.RawMessage(c.Options))
 	if err != nil {
@@ -157,7 +158,7 @@ func (c Case) life(t *testing.T) {
 // another: the intent is enough to enter, to fence and to end, without the project.
 func (c Case) another(t *testing.T) {
 	in := c.made(t)
-	sb, err := c.Provider.Enter(bounded(t), in, providers.Definition{})
+	sb, err := c.Provider.Enter(bounded(t), in, targets.Definition{})
 	if err != nil {
 		t.Fatal(err)
 	}
