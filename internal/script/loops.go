@@ -1,12 +1,15 @@
 package script
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/evanw/esbuild/pkg/api"
+	"github.com/tdewolff/parse/v2"
+	"github.com/tdewolff/parse/v2/js"
 )
 
 // mendLoops works around wrong code of every QuickJS (seen in 2026-06-04): after a `continue` in a `for (let …; …; …)` the
@@ -53,29 +56,14 @@ type edit struct {
 
 type token struct {
 	from, to int
-	kind     tokenKind
-	match    int // of a bracket: the index of its other half
+	kind     js.TokenType
+	match    int // of a bracket, or of the ends of a template with expressions in it: the index of its other half
 }
 
-type tokenKind byte
-
-const (
-	word tokenKind = iota
-	literal
-	mark // one character of punctuation
-)
-
-// scanned is a program as tokens.
+// scanned is a program as tokens, without white space and comments.
 type scanned struct {
 	code   string
 	tokens []token
-	open   []bracket
-}
-
-// bracket is an open one; one of a template goes back into the template's text.
-type bracket struct {
-	token    int
-	template bool
 }
 
 func (s *scanned) text(i int) string {
@@ -85,135 +73,43 @@ func (s *scanned) text(i int) string {
 	return s.code[s.tokens[i].from:s.tokens[i].to]
 }
 
-func isWordByte(c byte) bool {
-	return c == '_' || c == '$' || c == '#' || c == '\\' || c >= utf8.RuneSelf || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-}
+func (s *scanned) isWord(i int) bool { return js.IsIdentifierName(s.tokens[i].kind) }
 
-// scan splits a program into tokens; nil where its brackets do not match.
+// isProperty says that token i is the name after a dot.
+func (s *scanned) isProperty(i int) bool { return s.text(i-1) == "." || s.text(i-1) == "?." }
+
+// scan splits a program into tokens; nil where it has something that is no token, or its brackets do not match.
 func scan(code string) *scanned {
 	s := &scanned{code: code}
-	for i := 0; i < len(code); {
-		c := code[i]
-		switch {
-		case c == ' ' || c == '\n' || c == '\t' || c == '\r':
-			i++
-		case strings.HasPrefix(code[i:], "//"):
-			i = endOr(code, i, "\n")
-		case strings.HasPrefix(code[i:], "/*"):
-			i = endOr(code, i, "*/")
-		case c == '"' || c == '\'':
-			i = s.add(i, quotedEnd(code, i), literal)
-		case c == '`':
-			i = s.template(i, i+1)
-		case c == '/' && s.regexAllowed(code[i:]):
-			i = s.add(i, regexEnd(code, i), literal)
-		case isWordByte(c):
-			i = s.word(i)
-		case strings.IndexByte("([{", c) >= 0:
-			s.open = append(s.open, bracket{token: len(s.tokens)})
-			i = s.add(i, i+1, mark)
-		case strings.IndexByte(")]}", c) >= 0:
-			if len(s.open) == 0 {
+	lexer := js.NewLexer(parse.NewInputString(code))
+	var open []int
+	for from := 0; ; {
+		kind, text := lexer.Next()
+		if (kind == js.DivToken || kind == js.DivEqToken) && s.regexAllowed(code[from:]) {
+			kind, text = lexer.RegExp()
+		}
+		t := token{from: from, to: from + len(text), kind: kind, match: -1}
+		from = t.to
+		switch kind {
+		case js.ErrorToken:
+			if !errors.Is(lexer.Err(), io.EOF) || len(open) > 0 {
 				return nil
 			}
-			opened := s.open[len(s.open)-1]
-			s.open = s.open[:len(s.open)-1]
-			s.tokens[opened.token].match = len(s.tokens)
-			i = s.add(i, i+1, mark)
-			s.tokens[len(s.tokens)-1].match = opened.token
-			if opened.template {
-				i = s.template(i, i)
+			return s
+		case js.WhitespaceToken, js.LineTerminatorToken, js.CommentToken, js.CommentLineTerminatorToken:
+			continue
+		case js.OpenParenToken, js.OpenBracketToken, js.OpenBraceToken, js.TemplateStartToken:
+			open = append(open, len(s.tokens))
+		case js.CloseParenToken, js.CloseBracketToken, js.CloseBraceToken, js.TemplateEndToken:
+			if len(open) == 0 {
+				return nil
 			}
-		default:
-			i = s.add(i, i+1, mark)
+			t.match = open[len(open)-1]
+			s.tokens[t.match].match = len(s.tokens)
+			open = open[:len(open)-1]
 		}
+		s.tokens = append(s.tokens, t)
 	}
-	if len(s.open) > 0 {
-		return nil
-	}
-	return s
-}
-
-// add appends a token and returns its end.
-func (s *scanned) add(from, to int, kind tokenKind) int {
-	s.tokens = append(s.tokens, token{from: from, to: to, kind: kind, match: -1})
-	return to
-}
-
-func (s *scanned) word(from int) int {
-	c, end := s.code[from], from
-	number := c >= '0' && c <= '9'
-	for end < len(s.code) && (isWordByte(s.code[end]) || s.code[end] == '.' && number) {
-		end++
-	}
-	if number {
-		return s.add(from, end, literal)
-	}
-	return s.add(from, end, word)
-}
-
-// template adds a part of a template literal, up to its end or into an expression in it.
-func (s *scanned) template(from, after int) int {
-	end, into := templateEnd(s.code, after)
-	s.add(from, end, literal)
-	if into {
-		s.open = append(s.open, bracket{token: len(s.tokens), template: true})
-		s.add(end-1, end, mark)
-	}
-	return end
-}
-
-func endOr(code string, from int, end string) int {
-	if n := strings.Index(code[from:], end); n >= 0 {
-		return from + n + len(end)
-	}
-	return len(code)
-}
-
-func quotedEnd(code string, from int) int {
-	for i := from + 1; i < len(code); i++ {
-		switch code[i] {
-		case '\\':
-			i++
-		case code[from]:
-			return i + 1
-		}
-	}
-	return len(code)
-}
-
-// templateEnd is the end of the part of a template that begins at from; into says that an expression follows.
-func templateEnd(code string, from int) (end int, into bool) {
-	for i := from; i < len(code); i++ {
-		switch {
-		case code[i] == '\\':
-			i++
-		case code[i] == '`':
-			return i + 1, false
-		case strings.HasPrefix(code[i:], "${"):
-			return i + 2, true
-		}
-	}
-	return len(code), false
-}
-
-func regexEnd(code string, from int) int {
-	class := false
-	for i := from + 1; i < len(code); i++ {
-		switch c := code[i]; {
-		case c == '\\':
-			i++
-		case c == '[':
-			class = true
-		case c == ']':
-			class = false
-		case c == '/' && !class:
-			for i++; i < len(code) && isWordByte(code[i]); i++ {
-			}
-			return i
-		}
-	}
-	return len(code)
 }
 
 // regexAllowed tells a regular expression from a division by what comes before, and where that leaves both open, by the
@@ -223,20 +119,16 @@ func (s *scanned) regexAllowed(rest string) bool {
 	if n < 0 {
 		return true
 	}
-	division := strings.HasPrefix(rest, "/ ") || strings.HasPrefix(rest, "/= ")
-	switch t := s.tokens[n]; t.kind {
-	case literal:
+	switch kind := s.tokens[n].kind; kind {
+	case js.StringToken, js.TemplateToken, js.TemplateEndToken, js.RegExpToken, js.PrivateIdentifierToken, js.CloseBracketToken:
 		return false
-	case word:
-		return slices.Contains([]string{"return", "typeof", "case", "in", "of", "delete", "void", "throw", "new", "else", "do", "yield", "await", "instanceof"}, s.text(n))
+	case js.CloseParenToken, js.CloseBraceToken, js.IncrToken, js.DecrToken:
+		return !strings.HasPrefix(rest, "/ ") && !strings.HasPrefix(rest, "/= ")
 	default:
-		switch s.text(n) {
-		case "]":
-			return false
-		case ")", "}", "+", "-":
-			return !division
+		if js.IsIdentifierName(kind) {
+			return slices.Contains([]string{"return", "typeof", "case", "in", "of", "delete", "void", "throw", "new", "else", "do", "yield", "await", "instanceof"}, s.text(n))
 		}
-		return true
+		return !js.IsNumeric(kind)
 	}
 }
 
@@ -251,7 +143,7 @@ type loop struct {
 func (s *scanned) mend() []edit {
 	loops := s.loops()
 	for i := range s.tokens {
-		if s.text(i) != "continue" || s.tokens[i].kind != word || s.text(i-1) == "." {
+		if s.text(i) != "continue" || s.isProperty(i) {
 			continue
 		}
 		label := ""
@@ -297,8 +189,8 @@ func (s *scanned) mend() []edit {
 func (s *scanned) loops() []*loop {
 	var out []*loop
 	tails := map[int]bool{} // the `while` at the end of a do loop
-	for i, t := range s.tokens {
-		if t.kind != word || s.text(i-1) == "." {
+	for i := range s.tokens {
+		if s.isProperty(i) {
 			continue
 		}
 		l := &loop{}
@@ -330,7 +222,7 @@ func (s *scanned) loops() []*loop {
 		if s.text(i) == "do" {
 			tails[l.end] = true
 		}
-		for at := i; s.text(at-1) == ":" && s.tokens[at-2].kind == word && slices.Contains([]string{"", ";", "{", "}", ")", ":", "else", "do"}, s.text(at-3)); at -= 2 {
+		for at := i; s.text(at-1) == ":" && s.isWord(at-2) && slices.Contains([]string{"", ";", "{", "}", ")", ":", "else", "do"}, s.text(at-3)); at -= 2 {
 			l.labels = append(l.labels, s.text(at-2))
 		}
 		if l.body < l.end && l.end <= len(s.tokens) {
@@ -400,7 +292,7 @@ func (s *scanned) statementEnd(i int) int {
 			}
 		}
 		return s.statementEnd(i)
-	case s.tokens[i].kind == word && s.text(i+1) == ":":
+	case s.isWord(i) && s.text(i+1) == ":":
 		return s.statementEnd(i + 2)
 	}
 	for ; i < len(s.tokens); i++ {
