@@ -67,9 +67,12 @@ func (s *sessions) open() error {
 	operation := fmt.Sprintf("session:%d", s.n)
 	id := claims.ID("bench", operation)
 	dir := filepath.Join(s.dir, "sessions", id)
-	plan, err := providers.ReadyPlan(s.b, s.p, s.def, providers.Need{Workspace: true}, providers.SessionSpec{Key: "k", Dir: dir, Workspace: s.workspace, Mark: id})
+	plan, missing, err := s.p.Plan(s.b, s.def, providers.Need{Workspace: true}, providers.SessionSpec{Key: "k", Dir: dir, Workspace: s.workspace, Mark: id})
 	if err != nil {
 		return err
+	}
+	if len(missing) > 0 {
+		return targets.NotReady(s.def, missing)
 	}
 	endpoint, err := s.p.Endpoint(s.b, s.def)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -92,7 +93,10 @@ func (l *ledger) request(run, operation string) (claims.Request, error) {
 	if err != nil {
 		return claims.Request{}, err
 	}
-	plan, err := l.provider.Plan(l.b.T.Context(), def, providers.SessionSpec{Key: operation, Dir: dir, Workspace: filepath.Join(dir, "home"), Mark: id})
+	plan, missing, err := l.provider.Plan(l.b.T.Context(), def, providers.Need{}, providers.SessionSpec{Key: operation, Dir: dir, Workspace: filepath.Join(dir, "home"), Mark: id})
+	if len(missing) > 0 {
+		err = targets.NotReady(def, missing)
+	}
 	return claims.Request{
 		ID: id, Kind: claims.KindSession, Provider: docker.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Run: run, Operation: operation, Image: plan.Image,
 		Intent: resource.Intent{Name: owned.Name(id), Endpoint: endpoint, Spec: plan.Spec},

@@ -61,6 +61,8 @@ func (w directories) made(in resource.Intent) string {
 	return strings.Join(found, " ")
 }
 
+func (directories) Lister() resource.Lister { return nil }
+
 func (w directories) Create(_ context.Context, in resource.Intent) resource.Result {
 	if err := os.MkdirAll(string(w), 0o700); err != nil {
 		return resource.Result{Err: err}

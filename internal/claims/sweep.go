@@ -62,9 +62,12 @@ func (d *Driver) Sweep(ctx context.Context, f Filter) (*Sweep, error) {
 }
 
 func (d *Driver) listing(c Claim) (resource.Lister, bool) {
-	r, _ := d.o.Resources(c.Kind, c.Provider)
-	l, ok := r.(resource.Lister)
-	return l, ok
+	r, ok := d.o.Resources(c.Kind, c.Provider)
+	if !ok {
+		return nil, false
+	}
+	l := r.Lister()
+	return l, l != nil
 }
 
 // Late are the claims whose resources arrived after they were released.

@@ -38,7 +38,7 @@ type thing struct {
 	created         time.Time
 }
 
-var _ resource.Lister = (*world)(nil)
+func (w *world) Lister() resource.Lister { return w }
 
 func newWorld() *world {
 	return &world{things: map[string]*thing{}, fault: func(string) string { return "" }, during: func(string) {}}

@@ -42,6 +42,8 @@ type far struct {
 	ask   func(name string)
 }
 
+func (*far) Lister() resource.Lister { return nil }
+
 func (f *far) Create(context.Context, resource.Intent) resource.Result {
 	return resource.Result{Outcome: resource.Done, Resource: "there"}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -35,7 +34,7 @@ const probeSuffix = ".probe"
 func (d *doctor) targetChecks(p providers.Provider, def targets.Definition) []check {
 	at := "target." + def.ID
 	out := []check{
-		{at, func(ctx context.Context) []Check { return below(at, examine(ctx, p, def)) }},
+		{at, func(ctx context.Context) []Check { return below(at, p.Examine(ctx, def)) }},
 		{at + ".identity", func(ctx context.Context) []Check { return d.identity(ctx, p, def) }},
 	}
 	if d.Probe {
@@ -56,22 +55,10 @@ func below(at string, list []Check) []Check {
 	return list
 }
 
-// examine asks the target what run asks it, one thing after the other where it can say so.
-func examine(ctx context.Context, p providers.Provider, def targets.Definition) []Check {
-	if e, ok := p.(providers.Examining); ok {
-		return e.Examine(ctx, def)
-	}
-	missing := checks.OfConditions(p.Ready(ctx, def, providers.Need{Workspace: true}))
-	if len(missing) > 0 {
-		return missing
-	}
-	return one(Pass, "workspaces and commands can be run; isolation: %s", p.Info().Isolation)
-}
-
 // identity compares the target's endpoint with those that claims record.
 func (d *doctor) identity(ctx context.Context, p providers.Provider, def targets.Definition) []Check {
-	l, ok := p.(resource.Lister)
-	if !ok {
+	l := p.Lister()
+	if l == nil {
 		return nil
 	}
 	here, err := p.Endpoint(ctx, def)

@@ -251,8 +251,8 @@ func (d *doctor) scan(ctx context.Context) []Check {
 // scanKind lists what carries a label of laufwerk on the endpoint of a kind of targets, and has no claim here.
 func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
 	p, _ := d.Provider(kind)
-	l, ok := p.(resource.Lister)
-	if !ok {
+	l := p.Lister()
+	if l == nil {
 		return nil
 	}
 	there, err := l.List(ctx, resource.Intent{})

@@ -65,7 +65,7 @@ type Containers struct {
 	Now     func() time.Time
 }
 
-var _ resource.Lister = Containers{}
+var _ resource.Manager = Containers{}
 
 func (c Containers) of(in resource.Intent) (Spec, owned.Container, error) {
 	var s Spec
@@ -126,6 +126,9 @@ func (c Containers) Delete(ctx context.Context, in resource.Intent) resource.Res
 	r.Err = errors.Join(r.Err, left)
 	return r
 }
+
+// Lister lists containers of a label.
+func (c Containers) Lister() resource.Lister { return c }
 
 // List finds the containers of a store.
 func (c Containers) List(ctx context.Context, in resource.Intent) ([]resource.Summary, error) {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 
 	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -48,40 +49,32 @@ type Provider interface {
 	Credentials(def json.RawMessage) []string
 	// Endpoint is the identity that is recorded in intents. It may look, it must not change anything.
 	Endpoint(ctx context.Context, def targets.Definition) (string, error)
+	// Name is that of a claim's sandbox: always the same.
+	Name(claim string) string
+	// Owner is to whom a workspace's files must belong that sessions of this target work on, where sandboxes run as another
+	// user than the worker that has the same ids on this host; not ok means to the worker.
+	Owner(ctx context.Context, def targets.Definition) (uid, gid int, ok bool, err error)
 	// Ready says what is missing, nil if nothing is: the same for doctor and run. It changes nothing.
 	Ready(ctx context.Context, def targets.Definition, need Need) []failure.Condition
-	// Plan is what a session's intent has to say. It may look at the engine, it must not change anything.
-	Plan(ctx context.Context, def targets.Definition, s SessionSpec) (Plan, error)
+	// Plan asks what Ready asks, once, and is what a session's intent has to say; where something is missing there is no plan.
+	// It changes nothing.
+	Plan(ctx context.Context, def targets.Definition, need Need, s SessionSpec) (Plan, []failure.Condition, error)
+	// Examine says of everything that a target needs, one by one, whether it is there: by the rules of Ready, and it changes
+	// nothing. The ids are below the target's own: "engine", "codex.login"; "" is the target as a whole.
+	Examine(ctx context.Context, def targets.Definition) []checks.Check
+	// Probe is a command that can run in the sandbox of an intent, whatever its image lacks.
+	Probe(in resource.Intent, def targets.Definition) Probe
 	// Enter gives the means to run commands in an existing resource. It fails with failure.SessionLost if it is not there,
 	// and never makes a new one. The definition brings the values of variables, which no intent holds; one of the worker's
 	// that is not set is a failure of kind NotReady. The zero definition brings none: enough to fence.
 	Enter(ctx context.Context, in resource.Intent, def targets.Definition) (Sandbox, error)
 }
 
-// Owning is a provider whose sandboxes may run as another user than the worker, one that has the same ids on this host.
-type Owning interface {
-	// Owner is to whom a workspace's files must belong that sessions of this target work on; not ok means to the worker.
-	Owner(ctx context.Context, def targets.Definition) (uid, gid int, ok bool, err error)
-}
-
-// Planning is a provider that finds with one look what Ready and Plan would look for twice.
-type Planning interface {
-	// ReadyPlan is Ready, and where nothing is missing Plan.
-	ReadyPlan(ctx context.Context, def targets.Definition, need Need, s SessionSpec) (Plan, []failure.Condition, error)
-}
-
-// Naming is a provider that gives sandboxes names of its own.
-type Naming interface {
-	// Name is that of a claim's sandbox: always the same.
-	Name(claim string) string
-}
-
-// NameOf is the name of a claim's sandbox with a provider.
-func NameOf(p Provider, claim string) string {
-	if n, ok := p.(Naming); ok {
-		return n.Name(claim)
-	}
-	return "laufwerk-" + claim
+// Probe is a command that is run to see whether commands can be run.
+type Probe struct {
+	Argv []string
+	// Read says what its output, which came with exit code 0, tells. The ids are below the probe's.
+	Read func(stdout []byte) []checks.Check
 }
 
 // SessionSpec is what a session asks of its sandbox.

@@ -80,6 +80,8 @@ type Manager interface {
 	Observe(ctx context.Context, in Intent) Observation
 	// Delete ends everything that runs in it and removes it. Done means asked for; absence is observed afterwards.
 	Delete(ctx context.Context, in Intent) Result
+	// Lister does the same for many resources with few questions, nil where nothing can be listed.
+	Lister() Lister
 }
 
 // Summary is one entry of a list: a resource that carries the label of a store of laufwerk, whosever it is.
@@ -92,9 +94,8 @@ type Summary struct {
 	Created  time.Time
 }
 
-// Lister is a Manager that observes, and ends, many resources with few questions.
+// Lister lists, and ends, many resources of a manager's kind.
 type Lister interface {
-	Manager
 	// List finds everything that carries the label of an intent's owner on the endpoint that the intent names, and fails where
 	// another endpoint answers, or none. The zero intent means every owner, and the endpoint that the settings lead to.
 	List(ctx context.Context, in Intent) ([]Summary, error)

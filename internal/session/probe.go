@@ -34,13 +34,18 @@ func (pr Prober) Probe(ctx context.Context, p providers.Provider, def targets.De
 	if err != nil {
 		return nil, err
 	}
-	plan, err := p.Plan(ctx, def, providers.SessionSpec{Key: "probe", Dir: dir, Workspace: filepath.Join(dir, "home"), Mark: id})
+	plan, missing, err := p.Plan(ctx, def, providers.Need{}, providers.SessionSpec{Key: "probe", Dir: dir, Workspace: filepath.Join(dir, "home"), Mark: id})
 	if err != nil {
 		return nil, err
 	}
+	if len(missing) > 0 {
+		f := failure.New(failure.NotReady, "%s", missing[0].Message).WithHint("%s", missing[0].Hint)
+		f.Conditions = missing
+		return nil, f
+	}
 	c, err := pr.Driver.Allocate(ctx, claims.Request{
 		ID: id, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint, Operation: operation, Image: plan.Image,
-		Intent: resource.Intent{Name: providers.NameOf(p, id), Endpoint: endpoint, Spec: plan.Spec},
+		Intent: resource.Intent{Name: p.Name(id), Endpoint: endpoint, Spec: plan.Spec},
 	})
 	if err != nil {
 		return nil, err
@@ -63,12 +68,7 @@ func probe(ctx context.Context, p providers.Provider, def targets.Definition, c 
 	if err != nil {
 		return nil, err
 	}
-	probe := providers.Probe{Argv: []string{"true"}, Read: func([]byte) []checks.Check {
-		return []checks.Check{checks.New("", checks.Pass, "a command ran and was cleaned up after")}
-	}}
-	if e, ok := p.(providers.Examining); ok {
-		probe = e.Probe(c.Intent, def)
-	}
+	probe := p.Probe(c.Intent, def)
 	at, err := supervise.Start(ctx, sb.Launcher(), filepath.Join(dir, "ops", "probe-1"), supervise.Spec{
 		Argv: probe.Argv, Env: sb.BaseEnv(), Dir: sb.Home(), MaxOutput: 64 << 10,
 		Timeout: time.Minute, Grace: time.Second, Mark: supervise.Mark(c.ID, "probe"),

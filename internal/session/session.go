@@ -403,11 +403,14 @@ func (m *Manager) definition(s *state) (targets.Definition, providers.Provider, 
 func (m *Manager) allocate(ctx context.Context, s *state, def targets.Definition, p providers.Provider) (claims.Claim, error) {
 	need := m.need(s.agent)
 	need.Workspace = true
-	plan, err := providers.ReadyPlan(ctx, p, def, need, providers.SessionSpec{
+	plan, missing, err := p.Plan(ctx, def, need, providers.SessionSpec{
 		Key: s.key, Dir: m.dir(s.claim), Workspace: s.workspace.Dir, ReadOnly: s.access == ReadOnly, Mark: s.claim,
 	})
 	if err != nil {
 		return claims.Claim{}, err
+	}
+	if len(missing) > 0 {
+		return claims.Claim{}, targets.NotReady(def, missing)
 	}
 	endpoint, err := p.Endpoint(ctx, def)
 	if err != nil {
@@ -416,7 +419,7 @@ func (m *Manager) allocate(ctx context.Context, s *state, def targets.Definition
 	c, err := m.Driver.Allocate(ctx, claims.Request{
 		ID: s.claim, Kind: claims.KindSession, Provider: def.Kind, Target: def.ID, Fingerprint: def.Fingerprint,
 		Run: m.Run, Operation: "session.open:" + s.key, Project: m.Project, Image: plan.Image,
-		Intent: resource.Intent{Claim: s.claim, Name: providers.NameOf(p, s.claim), Run: m.Run, Endpoint: endpoint, Spec: plan.Spec},
+		Intent: resource.Intent{Claim: s.claim, Name: p.Name(s.claim), Run: m.Run, Endpoint: endpoint, Spec: plan.Spec},
 	})
 	if failure.Is(err, failure.OutcomeUnknown) { // whoever asks next finds out: that is no end for the workflow
 		later := *failure.As(err)

@@ -142,7 +142,7 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 
 // spec is a new attempt: the program's login and files are put into its home first.
 func (t *turn) spec(ctx context.Context, sb providers.Sandbox, continued bool, timeout time.Duration) (supervise.Spec, error) {
-	telling := providers.Telling(ctx, func(text string) { t.op.Event(journal.Event{Kind: "progress", Text: text}) })
+	telling := providers.WithProgress(ctx, func(text string) { t.op.Event(journal.Event{Kind: "progress", Text: text}) })
 	prog, err := sb.Program(telling, t.h.Program())
 	if err != nil {
 		return supervise.Spec{}, err

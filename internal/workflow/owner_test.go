@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/providers/local"
 	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/workspace"
 )
@@ -29,7 +30,7 @@ func TestAWorkspaceBelongsToWhomItsTargetSays(t *testing.T) {
 		want *workspace.Owner
 		err  error
 	}{
-		"a provider that runs as the worker": {p: struct{ providers.Provider }{}},
+		"a provider that runs as the worker": {p: local.New("", nil, nil)},
 		"one that does so now":               {p: place{uid: 7, gid: 8}},
 		"another user":                       {p: place{uid: 7, gid: 8, ok: true}, want: &workspace.Owner{UID: 7, GID: 8}},
 		"root":                               {p: place{ok: true}, want: &workspace.Owner{}},

@@ -102,11 +102,7 @@ func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
 
 // owner is whom a target needs a workspace's files to belong to, nil for the worker.
 func owner(ctx context.Context, p providers.Provider, def targets.Definition) (*workspace.Owner, error) {
-	asked, is := p.(providers.Owning)
-	if !is {
-		return nil, nil //nolint:nilnil // the worker
-	}
-	uid, gid, ok, err := asked.Owner(ctx, def)
+	uid, gid, ok, err := p.Owner(ctx, def)
 	if err != nil || !ok {
 		return nil, err
 	}

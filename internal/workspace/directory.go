@@ -160,6 +160,9 @@ func (r *Resources) evidence(format string, args ...any) []resource.Evidence {
 	return []resource.Evidence{{At: r.now().UTC(), What: fmt.Sprintf(format, args...)}}
 }
 
+// Lister is nil: directories are observed one by one.
+func (*Resources) Lister() resource.Lister { return nil }
+
 // Create makes the directory, copies the source into it, and records what it copied. What is half made after a failure is
 // removed again. A directory of ours that is complete already is left as it is; one that a kill left half made is filled anew.
 func (r *Resources) Create(ctx context.Context, in resource.Intent) resource.Result {

@@ -91,11 +91,11 @@ func (w *world) intent(def targets.Definition, readOnly bool) resource.Intent {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	plan, err := w.Plan(w.ctx(), def, providers.SessionSpec{
+	plan, missing, err := w.Plan(w.ctx(), def, providers.Need{}, providers.SessionSpec{
 		Key: "k", Dir: filepath.Join(w.dir, "run", "sessions", claim), Workspace: w.workspace, ReadOnly: readOnly, Mark: claim,
 	})
-	if err != nil {
-		w.t.Fatal(err)
+	if err != nil || len(missing) > 0 {
+		w.t.Fatal(missing, err)
 	}
 	return resource.Intent{Claim: claim, Name: owned.Name(claim), Owner: w.owner, Run: "r1", Endpoint: endpoint, Spec: plan.Spec, At: time.Now()}
 }

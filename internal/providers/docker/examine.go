@@ -19,8 +19,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-var _ providers.Examining = (*Provider)(nil)
-
 // Examine looks at the engine, in one call where it was not met yet, and at the image, in another one.
 func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks.Check {
 	c, err := decode(def)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -29,11 +30,14 @@ func TestEachSessionLooksForItsImageOnce(t *testing.T) {
 	def := w.target(`{"image":"` + image + `"}`)
 	plan := func(key string) (providers.Plan, error) {
 		proxy.Reset()
-		p, err := providers.ReadyPlan(w.ctx(), w.Provider, def, providers.Need{Workspace: true, Program: "command"}, providers.SessionSpec{
+		p, missing, err := w.Plan(w.ctx(), def, providers.Need{Workspace: true, Program: "command"}, providers.SessionSpec{
 			Key: key, Dir: filepath.Join(w.dir, key), Workspace: w.workspace, Mark: key,
 		})
 		if n := proxy.Count(); n != 1 {
 			t.Errorf("%s: %d calls, want one: %v", key, n, proxy.Calls())
+		}
+		if len(missing) > 0 {
+			err = targets.NotReady(def, missing)
 		}
 		return p, err
 	}

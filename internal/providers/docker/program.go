@@ -116,9 +116,9 @@ cd ..
 mv -T "$new" codex 2>/dev/null || { rm -rf "$new"; [ -e codex/.complete ]; }`
 	cmd := entered.Command{Argv: append([]string{"bash", "-c", script, bootstrapDir, path.Join(homeDir, recipeDir)}, program.Install...)}
 	cmd.Env = slices.Concat(s.at.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
-	cmd.Talk = &progress{tell: func(line string) { providers.Tell(ctx, "%s", line) }}
+	cmd.Talk = &progress{tell: func(line string) { providers.Progress(ctx, "%s", line) }}
 	if !files.Exists(filepath.Join(s.spec.Dir, sessiondir.Home, strings.TrimPrefix(bootstrapDir, homeDir), codex, ".complete")) {
-		providers.Tell(ctx, "installing %s %s in the session: the image %s does not carry it", program.Title, program.Version, s.config.Image)
+		providers.Progress(ctx, "installing %s %s in the session: the image %s does not carry it", program.Title, program.Version, s.config.Image)
 	}
 	within, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()

@@ -75,28 +75,11 @@ func (p *Provider) Owner(ctx context.Context, _ targets.Definition) (uid, gid in
 	return 0, 0, false, nil
 }
 
-// Plan looks the image up and describes the container.
-func (p *Provider) Plan(ctx context.Context, def targets.Definition, s providers.SessionSpec) (providers.Plan, error) {
-	c, err := decode(def)
-	if err != nil {
-		return providers.Plan{}, err
-	}
-	e, err := p.c.Connect(ctx, "")
-	if err != nil {
-		return providers.Plan{}, err
-	}
-	if err := p.fits(e.Facts()); err != nil {
-		return providers.Plan{}, err
-	}
-	i, err := p.image(ctx, e, def, c)
-	if err != nil {
-		return providers.Plan{}, err
-	}
-	return p.plan(ctx, found{config: c, engine: e, image: i}, s)
-}
+// Name is that of a claim's container.
+func (*Provider) Name(claim string) string { return owned.Name(claim) }
 
-// ReadyPlan is Ready, and Plan for the image that was found.
-func (p *Provider) ReadyPlan(ctx context.Context, def targets.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
+// Plan looks the image up and describes the container.
+func (p *Provider) Plan(ctx context.Context, def targets.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
 	f, missing := p.find(ctx, def, need)
 	if len(missing) > 0 {
 		return providers.Plan{}, missing, nil

@@ -8,7 +8,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-var _ resource.Lister = (*Provider)(nil)
+// Lister lists what carries a label of laufwerk.
+func (p *Provider) Lister() resource.Lister { return p }
 
 // List finds the containers of a store, with one list.
 func (p *Provider) List(ctx context.Context, in resource.Intent) ([]resource.Summary, error) {

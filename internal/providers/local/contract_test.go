@@ -32,11 +32,11 @@ func TestTheContractOfProviders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := p.Plan(bounded(t), targets.Definition{Options: json.RawMessage(`{}`)}, providers.SessionSpec{
+			plan, missing, err := p.Plan(bounded(t), targets.Definition{Options: json.RawMessage(`{}`)}, providers.Need{}, providers.SessionSpec{
 				Key: "k", Dir: filepath.Join(dir, "sessions", claim), Workspace: workspace, Mark: claim,
 			})
-			if err != nil {
-				t.Fatal(err)
+			if err != nil || len(missing) > 0 {
+				t.Fatal(missing, err)
 			}
 			return resource.Intent{Claim: claim, Name: "laufwerk-" + claim, Owner: "store", Run: "r", Endpoint: endpoint, Spec: plan.Spec, At: time.Now()}
 		},

@@ -13,8 +13,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-var _ providers.Examining = (*Provider)(nil)
-
 // Examine looks at this host, and for the prepared program and the login where the target gives agents one.
 func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks.Check {
 	out := checks.OfConditions(p.Ready(ctx, def, providers.Need{Workspace: true}))

@@ -138,8 +138,24 @@ type spec struct {
 	Mark      string `json:"mark"`
 }
 
+// Name is that of a claim's directory.
+func (*Provider) Name(claim string) string { return "laufwerk-" + claim }
+
+// Owner is the worker: sessions run as it.
+func (*Provider) Owner(context.Context, targets.Definition) (uid, gid int, ok bool, err error) {
+	return 0, 0, false, nil
+}
+
 // Plan describes a session's directory.
-func (p *Provider) Plan(_ context.Context, _ targets.Definition, s providers.SessionSpec) (providers.Plan, error) {
+func (p *Provider) Plan(ctx context.Context, def targets.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
+	if missing := p.Ready(ctx, def, need); len(missing) > 0 {
+		return providers.Plan{}, missing, nil
+	}
+	plan, err := p.plan(s)
+	return plan, nil, err
+}
+
+func (p *Provider) plan(s providers.SessionSpec) (providers.Plan, error) {
 	if s.ReadOnly {
 		return providers.Plan{}, failure.New(failure.Unsupported, "read-only access is refused on %s targets: %s", Kind, p.Info().ReadOnlyReason)
 	}

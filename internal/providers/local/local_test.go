@@ -47,7 +47,7 @@ func intent(t *testing.T, p *Provider) resource.Intent {
 	}
 	dir := filepath.Join(t.TempDir(), "run", "sessions", "c1")
 	mark := strings.NewReplacer("/", "-").Replace(dir)
-	plan, err := p.Plan(context.Background(), targets.Definition{}, providers.SessionSpec{Key: "k", Dir: dir, Workspace: "/", Mark: mark})
+	plan, err := p.plan(providers.SessionSpec{Key: "k", Dir: dir, Workspace: "/", Mark: mark})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestReadOnlyAndSkillsAreRefusedWithTheReason(t *testing.T) {
 	if info.ReadOnly || info.ReadOnlyReason == "" || info.Skills || info.SkillsReason == "" || !info.Direct || len(info.Limits) > 0 || !strings.HasPrefix(info.Isolation, "none") {
 		t.Errorf("%+v", info)
 	}
-	_, err := p.Plan(context.Background(), targets.Definition{}, providers.SessionSpec{Dir: "/x", ReadOnly: true})
+	_, err := p.plan(providers.SessionSpec{Dir: "/x", ReadOnly: true})
 	if !failure.Is(err, failure.Unsupported) || !strings.Contains(err.Error(), info.ReadOnlyReason) {
 		t.Errorf("%v", err)
 	}

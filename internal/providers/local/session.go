@@ -23,6 +23,9 @@ func read(in resource.Intent) (s spec, id sessiondir.Identity, err error) {
 	return s, sessiondir.Identity{Claim: in.Claim, Name: in.Name, Owner: in.Owner, Mark: s.Mark}, nil
 }
 
+// Lister is nil: directories are observed one by one.
+func (*Provider) Lister() resource.Lister { return nil }
+
 // Create makes the session's directory.
 func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Result {
 	return p.Resolve(ctx, in)

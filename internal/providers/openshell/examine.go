@@ -23,8 +23,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-var _ providers.Examining = (*Provider)(nil)
-
 // Examine looks at the host, the gateway and the engine, and at what the target has of them.
 func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks.Check {
 	c, err := decode(def)

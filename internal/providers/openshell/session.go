@@ -57,17 +57,13 @@ type spec struct {
 	Nonce     string            `json:"nonce"`
 }
 
-// Plan looks the image up and describes the sandbox.
-func (p *Provider) Plan(ctx context.Context, def targets.Definition, s providers.SessionSpec) (providers.Plan, error) {
-	plan, missing, err := p.ReadyPlan(ctx, def, providers.Need{}, s)
-	if len(missing) > 0 {
-		return plan, targets.NotReady(def, missing)
-	}
-	return plan, err
+// Owner is the worker: sandboxes run with its ids.
+func (*Provider) Owner(context.Context, targets.Definition) (uid, gid int, ok bool, err error) {
+	return 0, 0, false, nil
 }
 
-// ReadyPlan is Ready, and Plan for what was found.
-func (p *Provider) ReadyPlan(ctx context.Context, def targets.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
+// Plan looks the image up and describes the sandbox.
+func (p *Provider) Plan(ctx context.Context, def targets.Definition, need providers.Need, s providers.SessionSpec) (providers.Plan, []failure.Condition, error) {
 	f, missing := p.find(ctx, def, need)
 	if len(missing) > 0 {
 		return providers.Plan{}, missing, nil

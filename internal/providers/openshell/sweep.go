@@ -19,7 +19,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-var _ resource.Lister = (*Provider)(nil)
+// Lister lists what carries a label of laufwerk.
+func (p *Provider) Lister() resource.Lister { return p }
 
 // List finds the sandboxes of a store at the gateway that the intent names, and those of which only a container is left on its
 // engine. Of the zero intent, which names no gateway, those whose containers are on the engine that the settings lead to.
