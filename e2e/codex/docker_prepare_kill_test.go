@@ -18,6 +18,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/e2e"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/providers/docker"
 	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
@@ -227,7 +228,7 @@ func TestTheRealPreparationIsKilledFiveTimes(t *testing.T) {
 			t.Errorf("the image %s of a killed build is left", id)
 		}
 	}
-	program := filepath.Join(imagecache.DockerPrefix, imagecache.Codex().Binary("linux/amd64"))
+	program := filepath.Join(docker.Images().Prefix("codex"), imagecache.Codex().Binary("linux/amd64"))
 	if says := strings.TrimSpace(p.prints(made.Image, program, "--version")); says != "codex-cli "+recipe.CodexVersion {
 		t.Errorf("the prepared Codex says %q", says)
 	}

@@ -50,13 +50,12 @@ func IsEntry(arg string) bool { return entries()[arg] != nil }
 // Commands make the commands of the tree, by their names.
 func Commands(d *cli.Deps) cli.Commands {
 	open := opens(d)
-	prepares := preparer{d, open}
-	p := projects{d, prepares}
+	preparing, p := preparations(d), projects{d}
 	out := cli.NewCommands(d, cli.UseCases{Open: open, Projects: p, Doctor: examines(d), Gateway: newGateways(d.Env).at})
 	out["init"] = func() *cobra.Command {
-		return initproject.New(d, p.Check, prepares.initialise(p.LoadToPrepare))
+		return initproject.New(d, p.Check, preparing.NewTarget)
 	}
-	out["prepare"] = func() *cobra.Command { return prepare.New(d, p.LoadToPrepare, prepares.images) }
-	out["images"] = func() *cobra.Command { return images.New(d, open, prepares.engine) }
+	out["prepare"] = func() *cobra.Command { return prepare.New(d, preparing.Local, preparing.Images) }
+	out["images"] = func() *cobra.Command { return images.New(d, preparing) }
 	return out
 }

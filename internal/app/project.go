@@ -15,17 +15,14 @@ import (
 
 // projects loads projects. It alone says with which limits, which recorded bundles and which answers of the host their
 // TypeScript is evaluated.
-type projects struct {
-	d        *cli.Deps
-	prepares preparer
-}
+type projects struct{ d *cli.Deps }
 
 // runner evaluates TypeScript within the limits that the settings give.
 func runner(d *cli.Deps, s *settings.Settings) *script.Runner {
 	memory := s.Bytes(settings.ScriptMemory)
 	return &script.Runner{
 		Executable:     system.Executable(),
-		Host:           reading(d),
+		Host:           preparations(d).AnswerConfig,
 		ConfigLimits:   script.Limits{MemoryBytes: memory / 2, StepMillis: millis(s.Time(settings.ScriptConfigTime))},
 		WorkflowLimits: script.Limits{MemoryBytes: memory, StepMillis: millis(s.Time(settings.ScriptStepTime))},
 	}
@@ -66,7 +63,7 @@ func (p projects) LoadToPrepare(ctx context.Context, root string) (*project.Proj
 	if err != nil {
 		return nil, err
 	}
-	r.Host = preparing(p.d)
+	r.Host = preparations(p.d).AnswerPreparedConfig
 	return project.Load(ctx, r, root)
 }
 
@@ -77,7 +74,7 @@ func (p projects) ScriptRunner(log func(level, text string)) (*script.Runner, er
 		return nil, err
 	}
 	r := runner(p.d, s)
-	r.Log, r.Host = log, scripting(p.prepares)
+	r.Log, r.Host = log, preparations(p.d).AnswerScript
 	return r, nil
 }
 

@@ -46,7 +46,7 @@ func opens(d *cli.Deps) cli.OpenRuns {
 				switch {
 				case kind == claims.KindWorkspace && provider == workflow.WorkspaceProvider:
 					return trees, true
-				case kind == claims.KindPreparation && provider == prepare.DockerProvider:
+				case kind == claims.KindPreparation && provider == prepare.ContainerProvider:
 					return preparations, true
 				}
 				return p.provider(provider)

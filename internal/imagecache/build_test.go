@@ -48,7 +48,7 @@ func TestPack(t *testing.T) {
 		tar.Header{Name: "codex/hard", Typeflag: tar.TypeLink, Linkname: "codex/tool"},
 	)
 	var out bytes.Buffer
-	if err := Docker("/x").bootstrap("linux/amd64").pack(&out, []byte("FROM x\n"), nil, in); err != nil {
+	if err := dockerCache("/x").bootstrap("linux/amd64").pack(&out, []byte("FROM x\n"), nil, in); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -81,13 +81,13 @@ func TestPack(t *testing.T) {
 		"absolute":       {Name: "/etc/x", Typeflag: tar.TypeDir},
 		"a link outside": {Name: "codex/x", Typeflag: tar.TypeLink, Linkname: "../x"},
 	} {
-		if err := Docker("/x").bootstrap("linux/amd64").pack(io.Discard, nil, nil, archive(t, h)); err == nil {
+		if err := dockerCache("/x").bootstrap("linux/amd64").pack(io.Discard, nil, nil, archive(t, h)); err == nil {
 			t.Errorf("%s is packed", name)
 		}
 	}
 	cut := archive(t, tar.Header{Name: "codex/tool", Typeflag: tar.TypeReg, Mode: 0o755})
 	cut.Truncate(520)
-	if err := Docker("/x").bootstrap("linux/amd64").pack(io.Discard, nil, nil, cut); err == nil {
+	if err := dockerCache("/x").bootstrap("linux/amd64").pack(io.Discard, nil, nil, cut); err == nil {
 		t.Error("a cut archive is packed")
 	}
 }
@@ -96,7 +96,7 @@ func TestPack(t *testing.T) {
 func TestPackFromTheRoot(t *testing.T) {
 	in := archive(t, tar.Header{Name: "codex/", Typeflag: tar.TypeDir, Mode: 0o700, Uid: 1000}, tar.Header{Name: "codex/tool", Typeflag: tar.TypeReg, Mode: 0o755, Uid: 1000})
 	var out bytes.Buffer
-	if err := OpenShell("/x").bootstrap("linux/amd64").pack(&out, nil, []string{"/sandbox/home", "/lib64"}, in); err != nil {
+	if err := openshellCache("/x").bootstrap("linux/amd64").pack(&out, nil, []string{"/sandbox/home", "/lib64"}, in); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -107,7 +107,7 @@ func TestPackFromTheRoot(t *testing.T) {
 		}
 		got = append(got, h.Name)
 	}
-	if want := []string{"Dockerfile", "tree/sandbox/home/", "tree/lib64/", "tree" + OpenShellPrefix + "/", "tree" + OpenShellPrefix + "/tool"}; !slices.Equal(got, want) {
+	if want := []string{"Dockerfile", "tree/sandbox/home/", "tree/lib64/", "tree" + openshellCache("").Prefix + "/", "tree" + openshellCache("").Prefix + "/tool"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -116,16 +116,16 @@ func TestPackFromTheRoot(t *testing.T) {
 func TestVolumesDoNotSuitOpenShell(t *testing.T) {
 	base := labelled(t, image.InspectResponse{ID: baseID, Os: "linux", Architecture: "amd64"}, nil)
 	base.Config.Volumes = map[string]struct{}{"/data": {}}
-	if err := OpenShell("/x").Suits(base, "amd64"); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "/data") {
+	if err := openshellCache("/x").Suits(base, "amd64"); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "/data") {
 		t.Error(err)
 	}
-	if err := Docker("/x").Suits(base, "amd64"); err != nil {
+	if err := dockerCache("/x").Suits(base, "amd64"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestDockerfile(t *testing.T) {
-	c := Docker("/x")
+	c := dockerCache("/x")
 	base := labelled(t, image.InspectResponse{ID: baseID}, map[string]string{"dev.laufwerk.owner": "x", "dev.laufwerk.recipe": "old", "maintainer": "y"})
 	rec := c.Recipe(baseID, "linux/amd64")
 	b, err := dockerfile(rec, base, Building{Build: "b1"})
@@ -133,12 +133,12 @@ func TestDockerfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "FROM " + baseID + "\nLABEL dev.laufwerk.bootstrap=\"" + rec.bootstrap.fingerprint() + "\"\nLABEL dev.laufwerk.build=\"b1\"\nLABEL dev.laufwerk.owner=\"\"\nLABEL dev.laufwerk.recipe=\"" +
-		rec.Fingerprint() + "\"\nCOPY [\"tree/\", \"" + DockerPrefix + "/\"]\n"
+		rec.Fingerprint() + "\"\nCOPY [\"tree/\", \"" + dockerCache("").Prefix + "/\"]\n"
 	if string(b) != want {
 		t.Errorf("%s\n%s", b, want)
 	}
 	for _, line := range []string{"COPY [\"tree/\", \"/\"]\n", "WORKDIR /sandbox\n"} {
-		if b, err := dockerfile(OpenShell("/x").Recipe(baseID, "linux/amd64"), base, Building{}); err != nil || !strings.Contains(string(b), line) {
+		if b, err := dockerfile(openshellCache("/x").Recipe(baseID, "linux/amd64"), base, Building{}); err != nil || !strings.Contains(string(b), line) {
 			t.Errorf("%v\n%s\nlacks %s", err, b, line)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -24,21 +23,6 @@ type Cache struct {
 	User    int    // of the worker: the images are proved to work for it
 	Group   int
 	Prepare string // the command that makes it ready
-}
-
-// Directory is the cache directory that an option names: relative to the project's root, absolute, or below ~/ for the home
-// directory. "" is the default one, in laufwerk's own home.
-func Directory(option, root, userHome, home string) string {
-	switch {
-	case option == "":
-		return filepath.Join(home, "images")
-	case strings.HasPrefix(option, "~/"):
-		return filepath.Join(userHome, option[2:])
-	case filepath.IsAbs(option):
-		return filepath.Clean(option)
-	default:
-		return filepath.Join(root, option)
-	}
 }
 
 // Recipe is what an image is made from on a base image of this id and platform.

@@ -95,8 +95,8 @@ func (c Cache) Load(path, expectedBase string) (Receipt, error) {
 		return r, c.stale(path, "the receipt %s has the format %s, which this version of laufwerk does not know", path, r.Format)
 	case r.Program != c.Program.Name:
 		return r, c.stale(path, "the receipt %s is for %s, not for %s", path, r.Program, c.Program.Name)
-	case cmp.Or(r.Kind, dockerKind) != c.Kind:
-		return r, c.stale(path, "the receipt %s is of an image for %s targets, not for %s targets", path, cmp.Or(r.Kind, dockerKind), c.Kind)
+	case cmp.Or(r.Kind, docker) != c.Kind:
+		return r, c.stale(path, "the receipt %s is of an image for %s targets, not for %s targets", path, cmp.Or(r.Kind, docker), c.Kind)
 	case r.Version != c.Program.Version:
 		return r, c.stale(path, "the prepared image is stale: it has %s %s, and this version of laufwerk needs %s", c.Program.Title, r.Version, c.Program.Version)
 	case r.User != c.User || r.Group != c.Group:
@@ -181,7 +181,7 @@ func (c Cache) receipts() (out []stored, unsure []string, err error) {
 	add := func(path string) {
 		var r Receipt
 		switch err := files.ReadJSON(path, &r); {
-		case err == nil && isID(r.Image) && cmp.Or(r.Kind, dockerKind) == c.Kind:
+		case err == nil && isID(r.Image) && cmp.Or(r.Kind, docker) == c.Kind:
 			out = append(out, stored{path, r})
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			unsure = append(unsure, path)

@@ -25,9 +25,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/recipe"
 )
 
-// DockerPrefix is where images of Docker targets have the program. It belongs to root there.
-const DockerPrefix = "/opt/laufwerk/.harness-bootstrap/codex"
-
 // DefaultBase is the public image that is prepared where nobody names another. It has Node 22, npm, git, bash and setsid.
 const DefaultBase = "docker.io/library/node:22-bookworm"
 

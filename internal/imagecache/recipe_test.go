@@ -19,9 +19,21 @@ const (
 	imageID = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 )
 
+// dockerCache and openshellCache are caches of the kinds of images that their providers have.
+func dockerCache(dir string) Cache {
+	return Kind{Name: "docker", Bootstrap: "/opt/laufwerk/.harness-bootstrap"}.Cache(dir, Codex())
+}
+
+func openshellCache(dir string) Cache {
+	return Kind{Name: "openshell", Bootstrap: "/sandbox/.harness-bootstrap", Layout: Layout{
+		Workdir: "/sandbox", Directories: []string{"/opt", "/sandbox/home", "/sandbox/ops", "/sandbox/work"},
+		Paths: []string{"/bin", "/etc", "/lib", "/lib64", "/sbin", "/tmp", "/usr"}, Tools: []string{"ip"}, Volumeless: true,
+	}}.Cache(dir, Codex())
+}
+
 // TestFingerprint changes every part of a recipe, also one that is added to it later.
 func TestFingerprint(t *testing.T) {
-	recipe := OpenShell(t.TempDir()).Recipe(baseID, "linux/amd64") // the one with more to it
+	recipe := openshellCache(t.TempDir()).Recipe(baseID, "linux/amd64") // the one with more to it
 	seen := map[string]string{recipe.Fingerprint(): "nothing"}
 	differs := func(name string) {
 		f := recipe.Fingerprint()
@@ -41,7 +53,7 @@ func TestFingerprint(t *testing.T) {
 	if len(seen) < 30 {
 		t.Errorf("only %d changes: %v", len(seen), seen)
 	}
-	if recipe.Fingerprint() != OpenShell("/elsewhere").Recipe(baseID, "linux/amd64").Fingerprint() {
+	if recipe.Fingerprint() != openshellCache("/elsewhere").Recipe(baseID, "linux/amd64").Fingerprint() {
 		t.Error("where the cache is makes a difference")
 	}
 }
@@ -84,7 +96,7 @@ func changeIn(t *testing.T, name string, v reflect.Value, check func(name string
 
 func TestContentsAndModesOfFilesCount(t *testing.T) {
 	fingerprint := func(change func(p *Program)) string {
-		c := Docker("/x")
+		c := dockerCache("/x")
 		c.Program.Files = append([]File{}, c.Program.Files...)
 		change(&c.Program)
 		return c.Recipe(baseID, "linux/amd64").Fingerprint()
@@ -106,7 +118,7 @@ func TestContentsAndModesOfFilesCount(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	c := Docker(t.TempDir())
+	c := dockerCache(t.TempDir())
 	c.User, c.Group = 1000, 20
 	good := c.NewReceipt(imageID, c.Recipe(baseID, "linux/amd64"), Base{Name: "node:22", ID: baseID}, "an engine", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	path := filepath.Join(c.Dir, "receipt.json")
@@ -178,7 +190,7 @@ func labelled(t *testing.T, i image.InspectResponse, labels map[string]string) i
 }
 
 func TestCarries(t *testing.T) {
-	c := Docker("/x")
+	c := dockerCache("/x")
 	other := c
 	other.Program.Version = "0.1.0"
 	elsewhere := c
@@ -195,7 +207,7 @@ func TestCarries(t *testing.T) {
 		"another version":     of(map[string]string{LabelBootstrap: other.bootstrap("linux/amd64").fingerprint()}),
 		"for another machine": of(map[string]string{LabelBootstrap: c.bootstrap("linux/arm64").fingerprint()}),
 		"at another place":    of(map[string]string{LabelBootstrap: elsewhere.bootstrap("linux/amd64").fingerprint()}),
-		"for other targets":   of(map[string]string{LabelBootstrap: OpenShell("/x").bootstrap("linux/amd64").fingerprint()}),
+		"for other targets":   of(map[string]string{LabelBootstrap: openshellCache("/x").bootstrap("linux/amd64").fingerprint()}),
 	} {
 		if err := c.Carries(i); !failure.Is(err, failure.NotReady) || failure.As(err).Hint == "" {
 			t.Errorf("%s: %v", name, err)
@@ -205,16 +217,16 @@ func TestCarries(t *testing.T) {
 
 func TestDirectory(t *testing.T) {
 	for option, want := range map[string]string{"": "/lw/images", "cache": "/project/cache", "../c": "/c", "/abs/../x": "/x", "~/c": "/home/u/c"} {
-		if got := Directory(option, "/project", "/home/u", "/lw"); got != want {
+		if got := (Kind{}).CacheDirectory(option, "/project", "/home/u", "/lw"); got != want {
 			t.Errorf("%q: %s, want %s", option, got, want)
 		}
 	}
 }
 
 func TestCachesDoNotShareNames(t *testing.T) {
-	a, b := Docker("/a"), Docker("/b")
+	a, b := dockerCache("/a"), dockerCache("/b")
 	f := a.Recipe(baseID, "linux/amd64").Fingerprint()
-	if a.Tag(f) == b.Tag(f) || a.Tag(f) != Docker("/a").Tag(f) || !strings.HasPrefix(a.Tag(f), "laufwerk-codex:"+f[len("sha256:"):][:16]) {
+	if a.Tag(f) == b.Tag(f) || a.Tag(f) != dockerCache("/a").Tag(f) || !strings.HasPrefix(a.Tag(f), "laufwerk-codex:"+f[len("sha256:"):][:16]) {
 		t.Errorf("%s, %s", a.Tag(f), b.Tag(f))
 	}
 }

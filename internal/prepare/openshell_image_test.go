@@ -12,6 +12,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/providers/openshell"
 )
 
 // An image for OpenShell targets: one layer more than its base, with every directory that a sandbox's policy names, also those
@@ -19,8 +20,7 @@ import (
 func TestOpenShellImage(t *testing.T) {
 	w := newDockerWorld(t)
 	o := w.options()
-	o.Cache = imagecache.OpenShell(filepath.Join(w.home.Dir(), "images", "openshell"))
-	o.Cache.Program = w.program
+	o.Cache = openshell.Images().Cache(filepath.Join(w.home.Dir(), "images", "openshell"), w.program)
 	o.Cache.Layout.Paths = append(o.Cache.Layout.Paths, "/lacking") // as /lib64 is on other machines
 	o.Image = w.base("no-opt", "RUN rm -rf /opt", "WORKDIR /app")
 	r, _ := w.prepare(o)
@@ -37,8 +37,8 @@ func TestOpenShellImage(t *testing.T) {
 	if err := w.cache().Carries(made); !failure.Is(err, failure.NotReady) {
 		t.Errorf("a Docker target could use it: %v", err)
 	}
-	out := w.shell(r.Image, `set -e; stat -c '%n %u:%g %a' / /lacking /opt /sandbox /sandbox/home /sandbox/ops /sandbox/work /sandbox/.harness-bootstrap/codex; ls -A /opt /sandbox/home; find /sandbox -not -user 0 -o -perm /022 -not -type l`)
-	want := "/ 0:0 755\n/lacking 0:0 755\n/opt 0:0 755\n/sandbox 0:0 755\n/sandbox/home 0:0 755\n/sandbox/ops 0:0 755\n/sandbox/work 0:0 755\n/sandbox/.harness-bootstrap/codex 0:0 755\n/opt:\n\n/sandbox/home:\n"
+	out := w.shell(r.Image, `set -e; stat -c '%n %u:%g %a' / /lacking /opt /sandbox /sandbox/home /sandbox/ops /sandbox/work /sandbox/.harness-bootstrap/tiny; ls -A /opt /sandbox/home; find /sandbox -not -user 0 -o -perm /022 -not -type l`)
+	want := "/ 0:0 755\n/lacking 0:0 755\n/opt 0:0 755\n/sandbox 0:0 755\n/sandbox/home 0:0 755\n/sandbox/ops 0:0 755\n/sandbox/work 0:0 755\n/sandbox/.harness-bootstrap/tiny 0:0 755\n/opt:\n\n/sandbox/home:\n"
 	if out != want {
 		t.Errorf("got\n%s\nwant\n%s", out, want)
 	}
@@ -47,9 +47,9 @@ func TestOpenShellImage(t *testing.T) {
 	}
 
 	// Both caches are looked at together, and each receipt is judged as what it is.
-	docker := w.options()
-	docker.Image = o.Image
-	other, _ := w.prepare(docker)
+	ofDocker := w.options()
+	ofDocker.Image = o.Image
+	other, _ := w.prepare(ofDocker)
 	e, err := connect(w.ctx(), w.endpoint)
 	if err != nil {
 		t.Fatal(err)
@@ -76,10 +76,9 @@ func TestOpenShellImage(t *testing.T) {
 func TestOpenShellImageLacksIP(t *testing.T) {
 	w := newDockerWorld(t)
 	o := w.options()
-	o.Cache = imagecache.OpenShell(filepath.Join(w.home.Dir(), "images", "openshell"))
-	o.Cache.Program = w.program
+	o.Cache = openshell.Images().Cache(filepath.Join(w.home.Dir(), "images", "openshell"), w.program)
 	o.Image = w.base("no-ip", "RUN rm -f /bin/ip /sbin/ip /usr/bin/ip /usr/sbin/ip")
-	if _, err := Docker(w.ctx(), o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "lacks ip:") || !strings.Contains(failure.As(err).Hint, "laufwerk prepare openshell") {
+	if _, err := Image(w.ctx(), o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "lacks ip:") || !strings.Contains(failure.As(err).Hint, "laufwerk prepare openshell") {
 		t.Error(err)
 	}
 }

@@ -127,7 +127,7 @@ func TestRealCodex(t *testing.T) {
 					vars[k] = v
 				}
 			}
-			o := Options{Home: home, Vars: vars, Now: time.Now, Command: "test", Wait: time.Minute, Say: t.Logf}
+			o := LocalOptions{Home: home, Vars: vars, Now: time.Now, Command: "test", Wait: time.Minute, Say: t.Logf}
 			r, err := Local(context.Background(), o)
 			if err != nil {
 				t.Fatal(err)

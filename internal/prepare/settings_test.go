@@ -11,7 +11,7 @@ import (
 
 // What an installation is told: proxies and npm's addresses of this environment, what the flags say in their place, and none of
 // the logins or paths that npm finds in variables.
-func TestDockerSettings(t *testing.T) {
+func TestInstallationSettings(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -38,17 +38,17 @@ func TestDockerSettings(t *testing.T) {
 	}
 	const proxy = "http://me:pw@proxy:3128"
 	for name, c := range map[string]struct {
-		given     DockerSettings
+		given     InstallationSettings
 		vars      map[string]string
 		env       map[string]string
 		ca, npmrc string
 	}{
-		"nothing":            {DockerSettings{}, nil, map[string]string{}, "", ""},
-		"of this machine":    {DockerSettings{}, host, ofHost, "ca", ""},
-		"npm's certificates": {DockerSettings{}, map[string]string{"npm_config_cafile": other, "NODE_EXTRA_CA_CERTS": ca}, map[string]string{}, "other", ""},
-		"a registry":         {DockerSettings{Registry: "https://mine.example/"}, host, with(map[string]string{"npm_config_registry": "https://mine.example/"}), "ca", ""},
-		"files":              {DockerSettings{CA: other, NPMRC: npmrc}, host, ofHost, "other", "rc"},
-		"a proxy": {DockerSettings{Proxy: proxy}, host, with(map[string]string{
+		"nothing":            {InstallationSettings{}, nil, map[string]string{}, "", ""},
+		"of this machine":    {InstallationSettings{}, host, ofHost, "ca", ""},
+		"npm's certificates": {InstallationSettings{}, map[string]string{"npm_config_cafile": other, "NODE_EXTRA_CA_CERTS": ca}, map[string]string{}, "other", ""},
+		"a registry":         {InstallationSettings{Registry: "https://mine.example/"}, host, with(map[string]string{"npm_config_registry": "https://mine.example/"}), "ca", ""},
+		"files":              {InstallationSettings{CA: other, NPMRC: npmrc}, host, ofHost, "other", "rc"},
+		"a proxy": {InstallationSettings{Proxy: proxy}, host, with(map[string]string{
 			"http_proxy": proxy, "https_proxy": proxy, "HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "npm_config_proxy": proxy, "npm_config_https_proxy": proxy,
 		}), "ca", ""},
 	} {
@@ -58,13 +58,13 @@ func TestDockerSettings(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		given DockerSettings
+		given InstallationSettings
 		vars  map[string]string
 	}{
-		"not there":         {DockerSettings{CA: filepath.Join(dir, "none")}, nil},
-		"a directory":       {DockerSettings{NPMRC: dir}, nil},
-		"named by the host": {DockerSettings{}, map[string]string{"NODE_EXTRA_CA_CERTS": filepath.Join(dir, "none")}},
-		"too large":         {DockerSettings{CA: file("large", string(make([]byte, settingsLimit+1)))}, nil},
+		"not there":         {InstallationSettings{CA: filepath.Join(dir, "none")}, nil},
+		"a directory":       {InstallationSettings{NPMRC: dir}, nil},
+		"named by the host": {InstallationSettings{}, map[string]string{"NODE_EXTRA_CA_CERTS": filepath.Join(dir, "none")}},
+		"too large":         {InstallationSettings{CA: file("large", string(make([]byte, settingsLimit+1)))}, nil},
 	} {
 		if _, err := c.given.Read(c.vars); !failure.Is(err, failure.InputInvalid) || len(failure.As(err).Paths) != 1 {
 			t.Errorf("%s: %v", name, err)

@@ -9,20 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/cli"
-	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/redact"
-	"github.com/laufwerk/laufwerk/internal/runs"
 )
 
-// Engine is the engine that the settings lead to.
-type Engine func(ctx context.Context) (*dockerengine.Engine, error)
-
 // New makes the group.
-func New(d *cli.Deps, open cli.OpenRuns, engine Engine) *cobra.Command {
-	g := cli.Group("images", "List prepared images, and remove those that nothing needs", newList(d, open, engine), newPrune(d, open, engine))
+func New(d *cli.Deps, images *prepare.Service) *cobra.Command {
+	g := cli.Group("images", "List prepared images, and remove those that nothing needs", newList(d, images), newPrune(d, images))
 	g.GroupID = cli.SectionOperate
 	return g
 }
@@ -30,10 +25,9 @@ func New(d *cli.Deps, open cli.OpenRuns, engine Engine) *cobra.Command {
 // Options of both commands.
 type Options struct {
 	Deps   *cli.Deps
-	Open   cli.OpenRuns
-	Engine Engine
+	Images *prepare.Service
 
-	Cache  string // "" is those of $LAUFWERK_HOME/images
+	Cache  string // absolute; "" is those of $LAUFWERK_HOME/images
 	DryRun bool
 }
 
@@ -45,38 +39,14 @@ func (o *Options) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("cache-directory") && o.Cache == "" {
 		return cli.Usage(cmd, "--cache-directory is empty")
 	}
+	if o.Cache != "" {
+		o.Cache = o.Deps.Path(o.Cache)
+	}
 	return nil
 }
 
-// caches are those that are meant: of a directory, which can be for targets of every kind, or the default ones.
-func (o *Options) caches(s *runs.Service) imagecache.Caches {
-	if o.Cache != "" {
-		dir := o.Deps.Path(o.Cache)
-		return imagecache.Caches{imagecache.Docker(dir), imagecache.OpenShell(dir)}
-	}
-	home := s.Home.Dir()
-	return imagecache.Caches{
-		imagecache.Docker(imagecache.Directory("", "", "", home)),
-		imagecache.OpenShell(imagecache.OpenShellDirectory("", "", "", home)),
-	}
-}
-
-// used says which claims need an image.
-func used(s *runs.Service) func(ctx context.Context) (map[string][]string, error) {
-	return func(ctx context.Context) (map[string][]string, error) {
-		list, err := s.Driver.List(ctx, claims.Filter{Outstanding: true})
-		out := map[string][]string{}
-		for _, c := range list {
-			if c.Image != "" {
-				out[c.Image] = append(out[c.Image], c.ID)
-			}
-		}
-		return out, err
-	}
-}
-
-func newList(d *cli.Deps, open cli.OpenRuns, engine Engine) *cobra.Command {
-	o := &Options{Deps: d, Open: open, Engine: engine}
+func newList(d *cli.Deps, images *prepare.Service) *cobra.Command {
+	o := &Options{Deps: d, Images: images}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List prepared images, with what needs them",
@@ -97,20 +67,7 @@ foreign: of another image cache.`,
 }
 
 func list(ctx context.Context, o *Options) error {
-	s, err := o.Open.ToRead(ctx)
-	if err != nil {
-		return err
-	}
-	need, err := used(s)(ctx)
-	if err != nil {
-		return err
-	}
-	e, err := o.Engine(ctx)
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	all, err := o.caches(s).Images(ctx, e, need)
+	all, err := o.Images.ListImages(ctx, o.Cache)
 	if err != nil {
 		return err
 	}
@@ -126,8 +83,8 @@ func list(ctx context.Context, o *Options) error {
 	return ui.Document(map[string]any{"images": all})
 }
 
-func newPrune(d *cli.Deps, open cli.OpenRuns, engine Engine) *cobra.Command {
-	o := &Options{Deps: d, Open: open, Engine: engine}
+func newPrune(d *cli.Deps, images *prepare.Service) *cobra.Command {
+	o := &Options{Deps: d, Images: images}
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove the prepared images that nothing needs any more",
@@ -151,16 +108,10 @@ func prune(ctx context.Context, o *Options) error {
 	if err := cli.RefuseInsideSession("images prune"); err != nil {
 		return err
 	}
-	s, err := o.Open.ToRead(ctx)
-	if err != nil {
+	done, err := o.Images.PruneImages(ctx, o.Cache, o.DryRun)
+	if err != nil && done == nil {
 		return err
 	}
-	e, err := o.Engine(ctx)
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	done, err := o.caches(s).Prune(ctx, e, used(s), o.DryRun, "laufwerk "+redact.Line(strings.Join(o.Deps.Env.Args, " ")))
 	ui := o.Deps.UI
 	verb, n := "removed", 0
 	if o.DryRun {
@@ -176,7 +127,7 @@ func prune(ctx context.Context, o *Options) error {
 		rows = append(rows, []any{what, name(p.Image), size(p.Bytes), redact.Line(p.Why)})
 	}
 	ui.Table([]string{"WHAT", "IMAGE", "SIZE", "WHY"}, rows)
-	doc := map[string]any{"images": append([]imagecache.Pruned{}, done...), "dryRun": o.DryRun}
+	doc := map[string]any{"images": done, "dryRun": o.DryRun}
 	if err != nil {
 		return cli.Fail(err, doc)
 	}

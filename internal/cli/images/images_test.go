@@ -19,7 +19,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/images"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
-	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/prepare"
+	"github.com/laufwerk/laufwerk/internal/providers/docker"
+	"github.com/laufwerk/laufwerk/internal/providers/openshell"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
@@ -43,7 +45,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, endpoint: engine.Endpoint(t), home: home, store: store.Open(home, time.Now, "test")}
-	w.cache = imagecache.Docker(filepath.Join(home.Dir(), "images"))
+	w.cache = docker.Images().Cache(filepath.Join(home.Dir(), "images"), imagecache.Codex())
 	cl := engine.Client(t, w.endpoint)
 	base, err := cl.ImageInspect(t.Context(), engine.Busybox)
 	if err != nil {
@@ -82,14 +84,18 @@ func (w *world) laufwerk(tty bool, args ...string) (code int, out, errs string) 
 	w.t.Helper()
 	var stdout, stderr bytes.Buffer
 	env := &system.Env{Args: args, Vars: map[string]string{"HOME": w.t.TempDir(), "LAUFWERK_HOME": w.home.Dir()}, Dir: "/", Out: &stdout, Err: &stderr, OutTTY: tty, ErrTTY: tty, Now: time.Now}
-	open := func(context.Context, bool) (*runs.Service, error) {
-		return &runs.Service{Home: w.home, Store: w.store, Now: time.Now, Driver: claims.NewDriver(claims.Options{Store: w.store, Now: time.Now, Owner: w.store.ID})}, nil
-	}
 	connect := func(ctx context.Context) (*dockerengine.Engine, error) {
 		return dockerengine.Connect(ctx, dockerengine.Endpoint{Host: w.endpoint, Origin: "the test"})
 	}
+	service := &prepare.Service{
+		Command: "test", Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Program: imagecache.Codex, Engine: connect,
+		Open: func(context.Context, bool) (prepare.Opened, error) {
+			driver := claims.NewDriver(claims.Options{Store: w.store, Now: time.Now, Owner: w.store.ID})
+			return prepare.Opened{Home: w.home, Claims: driver}, nil
+		},
+	}
 	code = cli.Execute(w.t.Context(), env, func(d *cli.Deps) cli.Commands {
-		return cli.Commands{"images": func() *cobra.Command { return images.New(d, open, connect) }}
+		return cli.Commands{"images": func() *cobra.Command { return images.New(d, service) }}
 	})
 	return code, stdout.String(), stderr.String()
 }

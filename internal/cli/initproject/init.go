@@ -12,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/suggest"
@@ -43,12 +44,12 @@ type Prepared struct {
 	Reused   bool   `json:"reused"`
 }
 
-// Prepare prepares a target of the project at root.
-type Prepare func(ctx context.Context, root, kind, target string) (*Prepared, error)
+// Prepare prepares a new target of the project at root, nil where there is nothing to prepare.
+type Prepare func(ctx context.Context, root, kind, target string) (*prepare.TargetImage, error)
 
 // New makes the command. load loads a project.
-func New(d *cli.Deps, load scaffold.Load, prepare Prepare) *cobra.Command {
-	opts := &Options{UI: d.UI, Load: load, Prepare: prepare, deps: d}
+func New(d *cli.Deps, load scaffold.Load, prepareTarget Prepare) *cobra.Command {
+	opts := &Options{UI: d.UI, Load: load, Prepare: prepareTarget, deps: d}
 	opts.Root = func() string { dir, _ := d.ProjectDir(); return dir }
 	cmd := &cobra.Command{
 		Use:   "init",
@@ -168,7 +169,7 @@ func run(ctx context.Context, opts *Options) error {
 	for _, f := range doc.Files {
 		opts.UI.Printf("%s\n", render.Name(filepath.FromSlash(f)))
 	}
-	if doc.Prepared, err = prepare(ctx, opts, doc); err != nil {
+	if doc.Prepared, err = prepareTarget(ctx, opts, doc); err != nil {
 		return cli.Fail(err, doc)
 	}
 	if err := opts.UI.Document(doc); err != nil {
@@ -178,16 +179,19 @@ func run(ctx context.Context, opts *Options) error {
 	return nil
 }
 
-// prepare prepares the target. The files are written: what fails is not ready, and the command that takes it up is said.
-func prepare(ctx context.Context, opts *Options, doc document) (*Prepared, error) {
+// prepareTarget prepares the target. The files are written: what fails is not ready, and the command that takes it up is said.
+func prepareTarget(ctx context.Context, opts *Options, doc document) (*Prepared, error) {
 	if opts.NoPrepare || opts.Prepare == nil {
 		return nil, nil
 	}
 	ctx, stop := opts.deps.Interruptible(ctx)
 	defer stop()
 	made, err := opts.Prepare(ctx, doc.Root, doc.Execution, doc.Target)
+	if err == nil && made == nil {
+		return nil, nil
+	}
 	if err == nil {
-		return made, nil
+		return &Prepared{Image: made.Image, Manifest: made.Manifest, Reused: made.Reused}, nil
 	}
 	out := failure.New(failure.NotReady, "the project is there, but preparing the target %q failed", doc.Target)
 	out.Err = err

@@ -10,10 +10,8 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
-	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/prepare"
-	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -24,58 +22,17 @@ const (
 	openshellKind = "openshell"
 )
 
-// ImageRequest is what is to be prepared, and with what.
-type ImageRequest struct {
-	Kind    string               // of the targets
-	Root    string               // of the project; "" outside of one
-	Targets []targets.Definition // whose images are wanted; none is the standard image alone
-	Image   string               // the base image; "" is the standard one
-	Cache   string               // the cache's directory, absolute; "" is that of each target
-	// For the installation alone; none of it stays in an image.
-	Settings  prepare.DockerSettings
-	Network   string // of the engine; "" is its default
-	Resources targets.Resources
-
-	Say func(format string, args ...any) // tells what takes its time
-}
-
-// Image is a prepared image. Image.Image is "" for a target with an image of its own, which nobody prepares.
-type Image struct {
-	Target   string `json:"target"` // "" outside of a project
-	Image    string `json:"image"`  // its id
-	Manifest string `json:"manifestPath"`
-	Reused   bool   `json:"reused"`          // nothing was done
-	Probe    *Probe `json:"probe,omitempty"` // of OpenShell targets: a sandbox was made from it, and removed
-}
-
-// Probe is what a sandbox that was made for nothing but that has shown.
-type Probe struct {
-	Status  string   `json:"status"`            // "passed", or "pending": it could not be made yet
-	Waiting []string `json:"waiting,omitempty"` // for what
-	Next    string   `json:"next,omitempty"`    // the command that helps
-}
-
-// Pending is the status of a probe that waits for something, Passed of one that was made.
-const (
-	Passed  = "passed"
-	Pending = "pending"
-)
-
-// Images prepares images, one target's after the other. With a failure come those that are prepared. Failures: NotReady (the
-// engine, the base image, the network), LockHeld with the holder, OutcomeUnknown and Retained where something may have been left
-// on the engine.
-type Images func(ctx context.Context, r ImageRequest) ([]Image, error)
+// Images prepares the images of targets.
+type Images func(ctx context.Context, r prepare.ImageRequest) ([]prepare.TargetImage, error)
 
 // ImageOptions of `prepare docker` and `prepare openshell`.
 type ImageOptions struct {
 	Deps    *cli.Deps
-	Project Project
 	Prepare Images
 
-	Target  string
 	CPUs    string
 	Memory  string
-	Request ImageRequest
+	Request prepare.ImageRequest
 }
 
 // about is what the help of a command says.
@@ -113,8 +70,8 @@ with --ca, --npmrc, --registry and --proxy is for the installation alone and sta
 	}}
 }
 
-func newImages(d *cli.Deps, load Project, kind string, images Images) *cobra.Command {
-	o := &ImageOptions{Deps: d, Project: load, Prepare: images, Request: ImageRequest{Kind: kind}}
+func newImages(d *cli.Deps, kind string, images Images) *cobra.Command {
+	o := &ImageOptions{Deps: d, Prepare: images, Request: prepare.ImageRequest{Kind: kind, Dir: d.Env.Dir}}
 	says := abouts()[kind]
 	cmd := &cobra.Command{
 		Use:     kind,
@@ -129,7 +86,7 @@ func newImages(d *cli.Deps, load Project, kind string, images Images) *cobra.Com
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Target, "target", "", "prepare for the target `ID` alone")
+	f.StringVar(&o.Request.Target, "target", "", "prepare for the target `ID` alone")
 	f.StringVar(&o.Request.Image, "image", "", "begin with the image `REF` instead of the public one of Node.js 22")
 	f.StringVar(&o.Request.Cache, "cache-directory", "", "keep receipts in `DIR` (default: what the target says, else "+says.cache+" in $LAUFWERK_HOME)")
 	f.StringVar(&o.Request.Settings.CA, "ca", "", "also trust the certificates in `FILE`, in PEM (default: the file that NODE_EXTRA_CA_CERTS or npm_config_cafile names)")
@@ -192,13 +149,13 @@ func runImages(ctx context.Context, o *ImageOptions) error {
 	d := o.Deps
 	ctx, stop := d.Interruptible(ctx)
 	defer stop()
-	if err := o.find(ctx); err != nil {
+	ui := d.UI
+	o.Request.Project = d.Flags.Project
+	made, err := o.Prepare(ctx, o.Request)
+	if err != nil && made == nil {
 		return err
 	}
-	ui := d.UI
-	o.Request.Say = ui.Talkf
-	made, err := o.Prepare(ctx, o.Request)
-	out := []Image{}
+	out := []prepare.TargetImage{}
 	for _, m := range made {
 		name := ""
 		if m.Target != "" {
@@ -213,7 +170,7 @@ func runImages(ctx context.Context, o *ImageOptions) error {
 		default:
 			ui.Talkf("%sthe image is prepared\n", name)
 		}
-		if p := m.Probe; p != nil && p.Status == Pending {
+		if p := m.Probe; p != nil && p.Status == prepare.ProbePending {
 			ui.Talkf("%sno sandbox was made from it yet, for that waits for this: %s\n", name, redact.Line(strings.Join(p.Waiting, "; ")))
 			if p.Next != "" {
 				ui.Talkf("next: %s\n", p.Next)
@@ -227,31 +184,4 @@ func runImages(ctx context.Context, o *ImageOptions) error {
 		return cli.Fail(err, doc)
 	}
 	return ui.Document(doc)
-}
-
-// find sets the project and those of its targets that are wanted. Without --target there need be none.
-func (o *ImageOptions) find(ctx context.Context) error {
-	d := o.Deps
-	set, err := d.Settings()
-	if err != nil {
-		return err
-	}
-	home, err := set.Home()
-	if err != nil {
-		return err
-	}
-	root, err := project.Find(d.Env.Dir, d.Flags.Project, home)
-	if failure.Is(err, failure.ProjectNotFound) && o.Target == "" && d.Flags.Project == "" {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	p, err := o.Project(ctx, root)
-	if err != nil {
-		return err
-	}
-	o.Request.Root = root
-	o.Request.Targets, err = p.TargetsOf(o.Request.Kind, o.Target, "laufwerk prepare "+o.Request.Kind)
-	return err
 }

@@ -142,3 +142,10 @@ func TestWhatAContainerCanDo(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 }
+
+// Images that were prepared by earlier versions have programs there.
+func TestWhereImagesHavePrograms(t *testing.T) {
+	if p := Images().Prefix("codex"); p != "/opt/laufwerk/.harness-bootstrap/codex" {
+		t.Errorf("prepared images have Codex elsewhere than in %s", p)
+	}
+}

@@ -75,7 +75,7 @@ func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 
 // bootstrap is the path of Codex inside.
 func (s *sandbox) bootstrap(ctx context.Context) (string, error) {
-	at := imagecache.DockerPrefix
+	at := Images().Prefix(codex)
 	if !s.spec.Prepared {
 		var err error
 		if at, err = s.install(ctx); err != nil {

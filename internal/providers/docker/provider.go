@@ -157,7 +157,13 @@ type selected struct {
 
 // cache is where a target's prepared images are.
 func (p *Provider) cache(def targets.Definition, c config) imagecache.Cache {
-	return imagecache.Docker(imagecache.Directory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State))
+	k := Images()
+	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.Codex())
+}
+
+// Images describes what sessions of Docker targets start from.
+func Images() imagecache.Kind {
+	return imagecache.Kind{Name: Kind, Bootstrap: "/opt/laufwerk/.harness-bootstrap"}
 }
 
 // image finds it on the engine, and never fetches one.

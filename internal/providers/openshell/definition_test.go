@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 )
 
@@ -157,7 +156,10 @@ func TestLoginOfATarget(t *testing.T) {
 // A sandbox does not start where its policy names a path that its image lacks: what no container brings, preparation looks for
 // or makes.
 func TestPreparedImagesHaveWhatThePolicyNames(t *testing.T) {
-	l := imagecache.OpenShell("/x").Layout
+	if p := Images().Prefix("codex"); p != "/sandbox/.harness-bootstrap/codex" {
+		t.Errorf("images that are prepared have Codex elsewhere than in %s", p)
+	}
+	l := Images().Layout
 	has := append(append([]string{l.Workdir}, l.Directories...), l.Paths...)
 	for _, path := range policy.Paths() {
 		if brought := path == "/proc" || strings.HasPrefix(path, "/dev/"); !brought && !slices.Contains(has, path) {

@@ -35,7 +35,7 @@ func (b *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 	if err := sessiondir.Place(b.l.s.Dir, name, agent.File{Path: login.CodexFile, Content: content, Mode: 0o600}, nil); err != nil {
 		return providers.Program{}, failure.Wrap(err, failure.NotReady, "put the login of placeholders into the session's home")
 	}
-	return providers.Program{Path: path.Join(imagecache.OpenShellPrefix, binary), Home: path.Join(policy.Home, name), Placeholders: true}, nil
+	return providers.Program{Path: path.Join(Images().Prefix(codex), binary), Home: path.Join(policy.Home, name), Placeholders: true}, nil
 }
 
 // login is a login of Codex that holds placeholders. A gateway drops a credential that has expired, and says nothing.

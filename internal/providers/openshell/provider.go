@@ -279,7 +279,22 @@ func fits(f dockerengine.Facts) error {
 
 // cache is where a target's prepared images are.
 func (p *Provider) cache(def targets.Definition, c config) imagecache.Cache {
-	return imagecache.OpenShell(imagecache.OpenShellDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State))
+	k := Images()
+	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.Codex())
+}
+
+// Images describes what sandboxes of OpenShell targets start from. Network policies name the folder of programs.
+//
+// Every directory that a sandbox's file system policy names has to be in the image, or the sandbox does not start; which ones
+// those are for us, the policy says (internal/openshell/policy). bash and ip are what OpenShell's own supervisor needs.
+func Images() imagecache.Kind {
+	return imagecache.Kind{
+		Name: Kind, Directory: "openshell", Bootstrap: "/sandbox/.harness-bootstrap", Gateway: true,
+		Layout: imagecache.Layout{
+			Workdir: "/sandbox", Directories: []string{"/opt", "/sandbox/home", "/sandbox/ops", "/sandbox/work"},
+			Paths: []string{"/bin", "/etc", "/lib", "/lib64", "/sbin", "/tmp", "/usr"}, Tools: []string{"ip"}, Volumeless: true,
+		},
+	}
 }
 
 // image finds the target's on the engine, and never fetches one. One of its own has to be a prepared one, too: nothing is

@@ -32,6 +32,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/providers/docker"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/targets"
@@ -117,9 +118,7 @@ func (w *dockerWorld) owner() string {
 }
 
 func (w *dockerWorld) cache() imagecache.Cache {
-	c := imagecache.Docker(filepath.Join(w.home.Dir(), "images"))
-	c.Program = w.program
-	return c
+	return docker.Images().Cache(filepath.Join(w.home.Dir(), "images"), w.program)
 }
 
 func connect(ctx context.Context, host string) (*dockerengine.Engine, error) {
@@ -133,15 +132,15 @@ func (w *dockerWorld) driver() *claims.Driver {
 	return claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,
 		Resources: func(kind claims.Kind, provider string) (resource.Manager, bool) {
-			return imagecache.Containers{Engines: engines, Now: time.Now}, kind == claims.KindPreparation && provider == DockerProvider
+			return imagecache.Containers{Engines: engines, Now: time.Now}, kind == claims.KindPreparation && provider == ContainerProvider
 		},
 	})
 }
 
-func (w *dockerWorld) options() DockerOptions {
-	return DockerOptions{
+func (w *dockerWorld) options() ImageOptions {
+	return ImageOptions{
 		Cache: w.cache(), Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, w.endpoint) }, Claims: w.driver(),
-		Binary: func(string) (string, error) { return w.binary, nil }, Now: time.Now, Command: "test", Wait: 8 * time.Minute, Image: testBase,
+		Binary: func(context.Context, string) (string, error) { return w.binary, nil }, Now: time.Now, Command: "test", Wait: 8 * time.Minute, Image: testBase,
 		Say: func(format string, args ...any) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -151,10 +150,10 @@ func (w *dockerWorld) options() DockerOptions {
 }
 
 // prepare prepares, and gives what was told meanwhile.
-func (w *dockerWorld) prepare(o DockerOptions) (DockerResult, string) {
+func (w *dockerWorld) prepare(o ImageOptions) (ImageResult, string) {
 	w.t.Helper()
 	w.said.Reset()
-	r, err := Docker(w.ctx(), o)
+	r, err := Image(w.ctx(), o)
 	if err != nil {
 		w.t.Fatalf("%v\n%s\n%s", err, w.said.String(), w.logs())
 	}
@@ -430,11 +429,11 @@ func TestDockerWithoutItsBase(t *testing.T) {
 func TestDocker64AtOnce(t *testing.T) {
 	w := newDockerWorld(t)
 	var wg sync.WaitGroup
-	results := make([]DockerResult, 64)
+	results := make([]ImageResult, 64)
 	for i := range results {
 		wg.Go(func() {
 			var err error
-			if results[i], err = Docker(w.ctx(), w.options()); err != nil {
+			if results[i], err = Image(w.ctx(), w.options()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -478,7 +477,7 @@ func TestDockerNamesWhatABaseLacks(t *testing.T) {
 		t.Run(ref, func(t *testing.T) {
 			o := w.options()
 			o.Image = ref
-			_, err := Docker(w.ctx(), o)
+			_, err := Image(w.ctx(), o)
 			if !failure.Is(err, c.kind) || failure.As(err).Hint == "" && c.says[0] != "ONBUILD" && !strings.Contains(c.says[0], "volume") {
 				t.Errorf("%v", err)
 			}
@@ -507,7 +506,7 @@ func TestDockerWhatFailsIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w.program = tiny("1.0.0")
 			c.change(&w.program)
-			_, err := Docker(w.ctx(), w.options())
+			_, err := Image(w.ctx(), w.options())
 			if err == nil || !strings.Contains(err.Error(), c.says) || failure.KindOf(err) != failure.NotReady {
 				t.Fatalf("%v", err)
 			}
@@ -626,7 +625,7 @@ func TestImagesPrune(t *testing.T) {
 	w := newDockerWorld(t)
 	other := newDockerWorld(t) // another home on the same engine: the same recipes, another cache
 	otherMade, _ := other.prepare(other.options())
-	var made []DockerResult
+	var made []ImageResult
 	manifest := filepath.Join(t.TempDir(), "kept.json")
 	for n := range 5 {
 		o := w.options()
@@ -729,7 +728,7 @@ func fromRegistry(t *testing.T) imagecache.Settings {
 		k, v, _ := strings.Cut(kv, "=")
 		vars[k] = v
 	}
-	s, err := DockerSettings{}.Read(vars)
+	s, err := InstallationSettings{}.Read(vars)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -758,7 +757,7 @@ func TestDockerCodex(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := w.options()
-	o.Cache = imagecache.Docker(dir)
+	o.Cache = docker.Images().Cache(dir, imagecache.Codex())
 	o.Settings = fromRegistry(t)
 	started := time.Now()
 	r, said := w.prepare(o)
@@ -830,7 +829,7 @@ func TestDockerFaults(t *testing.T) {
 					fault = engine.Before(func() { p.Pretend("another") })
 				}
 				p.On(op, nth, fault)
-				if _, err := Docker(w.ctx(), o); err != nil && failure.KindOf(err) == failure.Internal {
+				if _, err := Image(w.ctx(), o); err != nil && failure.KindOf(err) == failure.Internal {
 					t.Error(err)
 				}
 				p.Return()
@@ -856,7 +855,7 @@ func TestDockerWhoseEngineMoved(t *testing.T) {
 	o.Image = w.quickBase()
 	o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
 	p.On(engine.Start, 1, engine.VanishAfter())
-	if r, err := Docker(w.ctx(), o); err == nil {
+	if r, err := Image(w.ctx(), o); err == nil {
 		t.Fatalf("%+v", r)
 	}
 	left, err := w.driver().List(w.ctx(), claims.Filter{Outstanding: true})
@@ -880,7 +879,7 @@ func TestDockerWhoseEngineHasOtherFiles(t *testing.T) {
 	o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
 	ctx, cancel := context.WithTimeout(w.ctx(), 15*time.Second) // of two minutes that the file would have to appear
 	defer cancel()
-	if _, err := Docker(ctx, o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "does not see the files of this host") || failure.As(err).Hint == "" {
+	if _, err := Image(ctx, o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "does not see the files of this host") || failure.As(err).Hint == "" {
 		t.Errorf("%v", err)
 	}
 	w.settled()

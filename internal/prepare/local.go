@@ -1,9 +1,3 @@
-// Package prepare makes ready what local targets need: the agent programs. A program is installed once for a home, by the
-// package manager of the user, from a lockfile; what is there already is left as it is.
-//
-//	harness/codex/receipt.json   what is prepared: written last, so that what it names is whole
-//	harness/codex/<recipe>/      an installed tree, which got its name when it was whole
-//	harness/codex/.stage-*/      one that is being made, or was when its maker was killed
 package prepare
 
 import (
@@ -16,6 +10,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -29,25 +24,64 @@ import (
 // DefaultWait bounds how long one preparation waits for another: a slow network has to fetch some 170 MB.
 const DefaultWait = 20 * time.Minute
 
-// room is what installing needs on the disk, in bytes: the tree, and its archive on the way.
-const room = 800 << 20
+// installSpace is what installing needs on the disk, in bytes: the tree, and its archive on the way.
+const installSpace = 800 << 20
 
 const stagePrefix = ".stage"
 
-// Options of a preparation.
-type Options struct {
+// LocalRequest says what is installed for local targets.
+type LocalRequest struct {
+	Dir     string // where the search for the project starts
+	Project string // the project's root, where the user names it
+	Target  string // that the project has to have, "" for none: all local targets share what is prepared
+	Binary  string // an own binary of Codex, absolute; "" installs the pinned one
+}
+
+// Local prepares Codex for local targets: with the failures of Local, and those of the project where a target is named.
+func (s *Service) Local(ctx context.Context, r LocalRequest) (LocalResult, error) {
+	dir, err := s.Home()
+	if err != nil {
+		return LocalResult{}, err
+	}
+	if r.Target != "" {
+		root, err := project.Find(r.Dir, r.Project, dir)
+		if err != nil {
+			return LocalResult{}, err
+		}
+		p, err := s.Project(ctx, root)
+		if err != nil {
+			return LocalResult{}, err
+		}
+		if _, err := p.TargetsOf(localKind, r.Target, "laufwerk prepare local"); err != nil {
+			return LocalResult{}, err
+		}
+	}
+	opened, err := s.Open(ctx, true)
+	if err != nil {
+		return LocalResult{}, err
+	}
+	return Local(ctx, LocalOptions{
+		Home: opened.Home, Vars: s.Vars, Now: s.Now, Command: s.Command, Wait: DefaultWait, Say: s.Say, Binary: r.Binary,
+	})
+}
+
+// localKind is the kind of the targets that share what is installed on this machine.
+const localKind = "local"
+
+// LocalOptions of an installation on this machine.
+type LocalOptions struct {
 	Home    *store.Home // made
 	Vars    map[string]string
 	Now     func() time.Time
 	Command string // how this process was called, for the lock
 	Wait    time.Duration
-	Own     string // an own binary of Codex, absolute; "" installs the pinned one
+	Binary  string // an own binary of Codex, absolute; "" installs the pinned one
 	// Say tells what takes its time.
 	Say func(format string, args ...any)
 }
 
-// Result is what is prepared now.
-type Result struct {
+// LocalResult is what is prepared now.
+type LocalResult struct {
 	Program string `json:"program"`
 	Version string `json:"version"`
 	Path    string `json:"path"`
@@ -59,104 +93,104 @@ type Result struct {
 
 // Local prepares Codex for local targets. Failures: NotReady (Node, the network, the disk: what to do is said), LockHeld
 // with the holder, InputInvalid for an own binary that is none.
-func Local(ctx context.Context, o Options) (Result, error) {
-	if o.Own != "" {
-		return o.bring(ctx)
+func Local(ctx context.Context, o LocalOptions) (LocalResult, error) {
+	if o.Binary != "" {
+		return o.recordOwn(ctx)
 	}
 	if r, err := Receipt(o.Home.Dir(), Codex); err == nil && r.Recipe != own {
 		return o.result(r, true), nil
 	}
 	l, err := o.lock(ctx)
 	if err != nil {
-		return Result{}, err
+		return LocalResult{}, err
 	}
 	defer l.Release()
 	if r, err := Receipt(o.Home.Dir(), Codex); err == nil && r.Recipe != own {
 		return o.result(r, true), nil // somebody else was quicker
 	}
 	if err := o.sweep(); err != nil {
-		return Result{}, err
+		return LocalResult{}, err
 	}
 	tree := o.tree()
 	path, err := binary(tree)
 	if err != nil {
-		return Result{}, err
+		return LocalResult{}, err
 	}
-	if err := o.whole(ctx, path); err != nil {
+	if err := o.verify(ctx, path); err != nil {
 		if err := o.install(ctx, tree); err != nil {
-			return Result{}, err
+			return LocalResult{}, err
 		}
 	}
 	r, err := o.record(path, CodexVersion, Recipe())
 	if err != nil {
-		return Result{}, err
+		return LocalResult{}, err
 	}
 	o.dropOthers(tree)
 	return o.result(r, false), nil
 }
 
-// bring records an own binary.
-func (o Options) bring(ctx context.Context) (Result, error) {
+// recordOwn records an own binary.
+func (o LocalOptions) recordOwn(ctx context.Context) (LocalResult, error) {
 	wrong := func(err error, format string, args ...any) error {
-		e := failure.New(failure.InputInvalid, format, args...).WithPaths(o.Own).WithHint("laufwerk prepare local")
+		e := failure.New(failure.InputInvalid, format, args...).WithPaths(o.Binary).WithHint("laufwerk prepare local")
 		e.Err = err
 		return e
 	}
-	info, err := files.Stat(o.Own)
+	info, err := files.Stat(o.Binary)
 	switch {
 	case err != nil:
-		return Result{}, wrong(err, "--codex cannot be used")
+		return LocalResult{}, wrong(err, "--codex cannot be used")
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return Result{}, wrong(nil, "--codex %s is no program that can be started", o.Own)
+		return LocalResult{}, wrong(nil, "--codex %s is no program that can be started", o.Binary)
 	}
-	if why := projectfs.Untrusted(o.Own); why != "" {
-		return Result{}, wrong(nil, "--codex %s is refused, since it would run as you: %s", o.Own, why)
+	if why := projectfs.Untrusted(o.Binary); why != "" {
+		return LocalResult{}, wrong(nil, "--codex %s is refused, since it would run as you: %s", o.Binary, why)
 	}
 	tmp, err := files.TempDir("laufwerk-version-")
 	if err != nil {
-		return Result{}, failure.Wrap(err, failure.Failed, "make a temporary directory")
+		return LocalResult{}, failure.Wrap(err, failure.Failed, "make a temporary directory")
 	}
 	defer func() { _ = files.RemoveAll(tmp) }()
-	version, err := versionOf(ctx, o.Own, tmp)
+	version, err := versionOf(ctx, o.Binary, tmp)
 	if err != nil {
-		return Result{}, wrong(err, "--codex %s does not tell its version", o.Own)
+		return LocalResult{}, wrong(err, "--codex %s does not tell its version", o.Binary)
 	}
 	same := func() (agent.Receipt, bool) {
 		r, err := Receipt(o.Home.Dir(), Codex)
-		return r, err == nil && r.Recipe == own && r.Path == o.Own && r.Version == version
+		return r, err == nil && r.Recipe == own && r.Path == o.Binary && r.Version == version
 	}
 	if r, ok := same(); ok {
 		return o.result(r, true), nil
 	}
 	l, err := o.lock(ctx)
 	if err != nil {
-		return Result{}, err
+		return LocalResult{}, err
 	}
 	defer l.Release()
 	if r, ok := same(); ok {
 		return o.result(r, true), nil
 	}
 	if err := o.sweep(); err != nil {
-		return Result{}, err
+		return LocalResult{}, err
 	}
-	r, err := o.record(o.Own, version, own)
+	r, err := o.record(o.Binary, version, own)
 	return o.result(r, false), err
 }
 
-func (o Options) result(r agent.Receipt, reused bool) Result {
-	return Result{
+func (o LocalOptions) result(r agent.Receipt, reused bool) LocalResult {
+	return LocalResult{
 		Program: Codex, Version: r.Version, Path: r.Path, Recipe: r.Recipe, Reused: reused, Pinned: CodexVersion,
 		Receipt: agent.ReceiptPath(o.Home.Dir(), Codex),
 	}
 }
 
-func (o Options) folder() string { return agent.Folder(o.Home.Dir(), Codex) }
+func (o LocalOptions) folder() string { return agent.Folder(o.Home.Dir(), Codex) }
 
-func (o Options) tree() string {
+func (o LocalOptions) tree() string {
 	return filepath.Join(o.folder(), strings.TrimPrefix(Recipe(), "sha256:")[:16])
 }
 
-func (o Options) lock(ctx context.Context) (*lock.Lock, error) {
+func (o LocalOptions) lock(ctx context.Context) (*lock.Lock, error) {
 	path := o.Home.LockFile("prepare-" + Codex)
 	l, err := lock.Acquire(ctx, path, lock.Exclusive, 0, o.Command)
 	if failure.Is(err, failure.LockHeld) {
@@ -171,10 +205,10 @@ func (o Options) lock(ctx context.Context) (*lock.Lock, error) {
 }
 
 // mark is what every process that installs for this home carries.
-func (o Options) mark() string { return "prepare:" + o.Home.Dir() }
+func (o LocalOptions) mark() string { return "prepare:" + o.Home.Dir() }
 
 // sweep ends and removes what a killed preparation left. The lock is held, so nothing of it belongs to a living one.
-func (o Options) sweep() error {
+func (o LocalOptions) sweep() error {
 	left, err := process.Marked(supervise.MarkVariable, func(v string) bool { return v == o.mark() })
 	if err == nil {
 		for _, id := range left {
@@ -197,8 +231,8 @@ func (o Options) sweep() error {
 	return nil
 }
 
-// whole says whether an installed tree, of which a killed preparation has written no receipt, holds what it should.
-func (o Options) whole(ctx context.Context, path string) error {
+// verify fails where an installed tree, of which a killed preparation has written no receipt, does not hold what it should.
+func (o LocalOptions) verify(ctx context.Context, path string) error {
 	info, err := files.Stat(path)
 	if err != nil {
 		return err
@@ -218,13 +252,13 @@ func (o Options) whole(ctx context.Context, path string) error {
 	return err
 }
 
-func (o Options) install(ctx context.Context, tree string) (err error) {
+func (o LocalOptions) install(ctx context.Context, tree string) (err error) {
 	m, err := findManager(ctx, o.Vars)
 	if err != nil {
 		return err
 	}
-	if free, err := files.Space(o.folder()); err == nil && free.Bytes < room {
-		return failure.New(failure.NotReady, "installing Codex needs %d MiB in %s, and %d MiB are free", room>>20, o.Home.Dir(), free.Bytes>>20).
+	if free, err := files.Space(o.folder()); err == nil && free.Bytes < installSpace {
+		return failure.New(failure.NotReady, "installing Codex needs %d MiB in %s, and %d MiB are free", installSpace>>20, o.Home.Dir(), free.Bytes>>20).
 			WithHint("df -h %s", failure.Quote(o.Home.Dir()))
 	}
 	o.Say("installing Codex %s with %s\n", CodexVersion, m.path)
@@ -248,7 +282,7 @@ func (o Options) install(ctx context.Context, tree string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := o.whole(ctx, path); err != nil {
+	if err := o.verify(ctx, path); err != nil {
 		return failure.New(failure.NotReady, "%s installed Codex, but %s cannot be used: %v", m.name, strings.TrimPrefix(path, stage+"/"), err).
 			WithHint("laufwerk prepare local\nlaufwerk prepare local --codex /path/to/your/own/codex")
 	}
@@ -268,7 +302,7 @@ func (o Options) install(ctx context.Context, tree string) (err error) {
 	return files.RemoveAll(filepath.Join(tree, "replaced"))
 }
 
-func (o Options) record(path, version, recipe string) (agent.Receipt, error) {
+func (o LocalOptions) record(path, version, recipe string) (agent.Receipt, error) {
 	r := agent.Receipt{Format: agent.ReceiptFormat, Program: Codex, Version: version, Path: path, Recipe: recipe, At: o.Now().UTC()}
 	crash.Point("prepare/before-receipt")
 	if err := files.WriteJSON(agent.ReceiptPath(o.Home.Dir(), Codex), r); err != nil {
@@ -279,7 +313,7 @@ func (o Options) record(path, version, recipe string) (agent.Receipt, error) {
 }
 
 // dropOthers removes the trees of other recipes from which nothing runs.
-func (o Options) dropOthers(tree string) {
+func (o LocalOptions) dropOthers(tree string) {
 	names, err := files.Names(o.folder())
 	if err != nil {
 		return

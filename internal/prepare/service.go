@@ -1,0 +1,74 @@
+// Package prepare makes ready what execution targets need: agent programs on this machine, for local targets, and images with an
+// agent program, for targets whose sessions start from images.
+//
+// A program is installed once for a home, by the package manager of the user, from a lockfile; what is there already is left as
+// it is.
+//
+//	harness/codex/receipt.json   what is prepared: written last, so that what it names is whole
+//	harness/codex/<recipe>/      an installed tree, which got its name when it was whole
+//	harness/codex/.stage-*/      one that is being made, or was when its maker was killed
+//
+// An image is made once for a base image, a user and a recipe; package imagecache says where its receipts are.
+package prepare
+
+import (
+	"context"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/dockerengine"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/store"
+)
+
+// Service prepares what the targets of projects and scripts need. Its functions are not called before something is prepared.
+type Service struct {
+	Vars     map[string]string // the environment
+	UserHome string            // of the user, for "~/"
+	Now      func() time.Time
+	Command  string                           // how this process was called, for locks
+	Say      func(format string, args ...any) // tells what takes its time
+
+	Kinds   []imagecache.Kind         // whose images can be prepared
+	Program func() imagecache.Program // the agent program that is installed
+
+	Home    func() (string, error)                                           // the path of $LAUFWERK_HOME, which may not be there yet
+	Open    func(ctx context.Context, create bool) (Opened, error)           // with create it is made where it is not there
+	Project func(ctx context.Context, root string) (*project.Project, error) // loads one; AnswerPreparedConfig answers its config
+	Engine  func(ctx context.Context) (*dockerengine.Engine, error)          // a new connection to the engine that the settings lead to
+}
+
+// Opened is a $LAUFWERK_HOME that is there.
+type Opened struct {
+	Home     *store.Home
+	Claims   *claims.Driver // knows imagecache.Containers for claims.KindPreparation and ContainerProvider
+	Provider func(kind string) (providers.Provider, bool)
+	// Binary is the path of our own program for a platform ("linux/amd64").
+	Binary func(ctx context.Context, platform string) (string, error)
+}
+
+// kind is the kind of targets with a name, if their images can be prepared.
+func (s *Service) kind(name string) (imagecache.Kind, bool) {
+	for _, k := range s.Kinds {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return imagecache.Kind{}, false
+}
+
+// cache is the one in the directory that an option names, for targets of a kind.
+func (s *Service) cache(kind, option, root string) (imagecache.Cache, error) {
+	home, err := s.Home()
+	if err != nil {
+		return imagecache.Cache{}, err
+	}
+	k, ok := s.kind(kind)
+	if !ok {
+		return imagecache.Cache{}, failure.New(failure.Internal, "no images are prepared for %s targets", kind)
+	}
+	return k.Cache(k.CacheDirectory(option, root, s.UserHome, home), s.Program()), nil
+}
