@@ -75,7 +75,7 @@ cover: ## cover.out, and the total
 	go tool cover -func=cover.out | tail -1
 
 .PHONY: verify verify-format update-format verify-vet verify-lint verify-modules update-modules verify-platforms verify-reproducible verify-sdk
-verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-names verify-sdk verify-platforms verify-reproducible
+verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-names verify-layers verify-sdk verify-platforms verify-reproducible
 
 verify-format:
 	@out=$$(gofmt -l bench cmd e2e internal release sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
@@ -147,6 +147,13 @@ verify-names: ## no name that is stored or printed has changed: JSON fields, val
 
 update-names: ## records added ones; what is gone is deleted from internal/compat/testdata by hand
 	go test -count=1 -run TestNames ./internal/compat -update
+
+.PHONY: verify-layers update-layers
+verify-layers: ## imports point down by the table in internal/layers, and CONTRIBUTING's map is that table
+	go test -count=1 ./internal/layers
+
+update-layers:
+	go test -count=1 -run TestMapIsCurrent ./internal/layers -update
 
 clean:
 	rm -rf bin dist cover.out
