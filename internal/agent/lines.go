@@ -3,7 +3,8 @@ package agent
 import (
 	"bytes"
 	"fmt"
-	"regexp"
+
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 )
 
 // MaxLine is the most of a line that a program may need, in bytes. Codex cuts the output of a command at 1 MiB, which JSON's
@@ -73,9 +74,11 @@ func (l *Lines) Close() (broken string) {
 	return l.broken
 }
 
+var uuid = lazyregexp.Regexp{Pattern: `^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`}
+
 // IsUUID is the only form that the id of a conversation may have: it comes back as an argument or a field of a later turn.
 func IsUUID(s string) bool {
-	return regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`).MatchString(s)
+	return uuid.MatchString(s)
 }
 
 // Quoted is the beginning of a line of a program, for messages.

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,16 +12,16 @@ import (
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
 // progressDisplay tells on stderr what goes on: a line when an operation ends, and meanwhile what it says, either as lines too or,
 // on a terminal that can be drawn on, below them (see progress_screen.go). Questions that are asked here show themselves.
 type progressDisplay struct {
-	d     *Deps
-	run   string
-	asks  bool
-	style *regexp.Regexp
+	d    *Deps
+	run  string
+	asks bool
 
 	mu       sync.Mutex
 	active   []*activeOperation // in the order in which they began
@@ -58,7 +57,7 @@ const (
 )
 
 func newProgressDisplay(d *Deps, run string, asked bool) *progressDisplay {
-	f := &progressDisplay{d: d, run: run, asks: asked, style: stylePattern(), stop: func() {}}
+	f := &progressDisplay{d: d, run: run, asks: asked, stop: func() {}}
 	if !d.UI.JSON && d.UI.Err.Live() {
 		f.animate()
 	}
@@ -252,13 +251,11 @@ func (f *progressDisplay) showAgent(fl *activeOperation, ev journal.Event) {
 	}
 }
 
-// shellCommandPattern is how agents start a command line.
-func shellCommandPattern() *regexp.Regexp {
-	return regexp.MustCompile(`(?s)^(?:/\S*/)?(?:ba|z|da)?sh -l?c (.*)$`)
-}
+// shellCommand is how agents start a command line.
+var shellCommand = lazyregexp.Regexp{Pattern: `(?s)^(?:/\S*/)?(?:ba|z|da)?sh -l?c (.*)$`}
 
 func unwrapShell(command string) string {
-	if m := shellCommandPattern().FindStringSubmatch(command); m != nil {
+	if m := shellCommand.FindStringSubmatch(command); m != nil {
 		command = m[1]
 		if n := len(command); n > 1 && (command[0] == '\'' || command[0] == '"') && command[n-1] == command[0] {
 			command = command[1 : n-1]
@@ -282,11 +279,11 @@ func (f *progressDisplay) addOutput(fl *activeOperation, piece string) {
 	}
 }
 
-// stylePattern are the sequences that change how text looks, and nothing else.
-func stylePattern() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;:]*m`) }
+// styleSequence are the sequences that change how text looks, and nothing else.
+var styleSequence = lazyregexp.Regexp{Pattern: `\x1b\[[0-9;:]*m`}
 
 func (f *progressDisplay) endLine(fl *activeOperation) {
-	line := f.style.ReplaceAll(bytes.TrimRight(fl.line, "\r"), nil)
+	line := styleSequence.ReplaceAll(bytes.TrimRight(fl.line, "\r"), nil)
 	if i := bytes.LastIndexByte(line, '\r'); i >= 0 { // what it has written over, nobody is to see
 		line = line[i+1:]
 	}

@@ -78,7 +78,7 @@ func TestTheViewFitsEveryScreen(t *testing.T) {
 	}
 	var text string
 	for _, l := range f.rows(noon.Add(12*time.Second), 79, 20) {
-		text += stylePattern().ReplaceAllString(l.String(), "") + "\n"
+		text += styleSequence.ReplaceAllString(l.String(), "") + "\n"
 	}
 	for _, want := range []string{
 		" writer · fix             12s  running go test ./...  3.1k tokens\n",
@@ -88,7 +88,7 @@ func TestTheViewFitsEveryScreen(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if narrow := f.rows(noon, 20, 20); !strings.HasSuffix(stylePattern().ReplaceAllString(narrow[len(narrow)-1].String(), ""), "漢字漢字漢字漢…") {
+	if narrow := f.rows(noon, 20, 20); !strings.HasSuffix(styleSequence.ReplaceAllString(narrow[len(narrow)-1].String(), ""), "漢字漢字漢字漢…") {
 		t.Errorf("wide characters: %q", narrow[len(narrow)-1].String())
 	}
 	if strings.Contains(text, "one") || strings.Contains(text, "clock") {
@@ -110,7 +110,7 @@ func TestTheViewLeavesWhatIsWorthIt(t *testing.T) {
 	f, out := newTestDisplay(map[string]string{"TERM": "xterm"}, true)
 	f.feedOperations()
 	f.feedEnds()
-	text := stylePattern().ReplaceAllString(out.String(), "")
+	text := styleSequence.ReplaceAllString(out.String(), "")
 	text = strings.NewReplacer("\r", "", "\x1b[K", "", "\x1b[J", "").Replace(text)
 	want := `✓ writer · fix  1m02s  12.4k tokens
   | Looking.
@@ -189,7 +189,7 @@ func TestWhatComesBeforeAndWhyItFails(t *testing.T) {
 		f.feed(time.Second, "output", "session.exec[writer]:check", "begun", nil)
 		f.feed(time.Second, "stderr", "session.exec[writer]:check", "no such\n\x1b[2Jfile", nil)
 		f.feed(2*time.Second, "operation", "session.exec[writer]:check", "done", map[string]any{"exitCode": 2})
-		if text := strings.NewReplacer("\r", "", "\x1b[K", "", "\x1b[J", "").Replace(stylePattern().ReplaceAllString(out.String(), "")); text != want {
+		if text := strings.NewReplacer("\r", "", "\x1b[K", "", "\x1b[J", "").Replace(styleSequence.ReplaceAllString(out.String(), "")); text != want {
 			t.Errorf("got\n%s\nwant\n%s", text, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -56,7 +57,7 @@ func (d *doctor) homeDir(ctx context.Context) []Check {
 		c.Fix = "chmod go-rwx " + failure.Quote(home)
 	}
 	if uid, ok := files.Owner(info); ok {
-		c.Evidence = []string{info.Mode().String() + ", owner " + system.UserName() + " (" + itoa(uid) + ")"}
+		c.Evidence = []string{info.Mode().String() + ", owner " + system.UserName() + " (" + strconv.Itoa(uid) + ")"}
 	}
 	return []Check{c}
 }
@@ -145,5 +146,5 @@ func (d *doctor) store(ctx context.Context) []Check {
 	case !files.Exists(s.Home.StateFile()):
 		return one(Pass, "there is no store yet: the first run makes it")
 	}
-	return []Check{{Status: Pass, Message: "the store is sound", Evidence: []string{s.Home.StateFile(), itoa(n) + " runs"}}}
+	return []Check{{Status: Pass, Message: "the store is sound", Evidence: []string{s.Home.StateFile(), strconv.Itoa(n) + " runs"}}}
 }

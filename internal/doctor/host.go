@@ -9,7 +9,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-func itoa(n int) string    { return strconv.Itoa(n) }
 func utoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // size is a number of bytes for people.

@@ -2,9 +2,10 @@ package doctor
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 )
 
 // Mask takes out of a text what its reader is not to know: where the home directory is, who the user is, and what looks
@@ -40,11 +41,11 @@ func secretVariable(name string) bool {
 }
 
 // secretText finds keys and tokens with a known beginning, JSON web tokens, what stands behind "Bearer".
-const secretText = `\b(?:sk|pk|rk)-[A-Za-z0-9_-]{8,}|\bgh[opsur]_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}` +
-	`|\bxox[abprs]-[A-Za-z0-9-]{8,}|\bAKIA[A-Z0-9]{12,}|\beyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,2}|(?i:bearer)\s+[A-Za-z0-9._~+/=-]{6,}`
+var secretText = lazyregexp.Regexp{Pattern: `\b(?:sk|pk|rk)-[A-Za-z0-9_-]{8,}|\bgh[opsur]_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}` +
+	`|\bxox[abprs]-[A-Za-z0-9-]{8,}|\bAKIA[A-Z0-9]{12,}|\beyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,2}|(?i:bearer)\s+[A-Za-z0-9._~+/=-]{6,}`}
 
 // password finds passwords in addresses.
-const password = `(://[^/\s:@]*:)[^/\s@]+@`
+var password = lazyregexp.Regexp{Pattern: `(://[^/\s:@]*:)[^/\s@]+@`}
 
 // Text is s without it.
 func (m Mask) Text(s string) string {
@@ -55,8 +56,8 @@ func (m Mask) Text(s string) string {
 			s = words(s, p.from, p.to)
 		}
 	}
-	s = regexp.MustCompile(password).ReplaceAllString(s, "${1}<secret>@")
-	return regexp.MustCompile(secretText).ReplaceAllString(s, "<secret>")
+	s = password.ReplaceAllString(s, "${1}<secret>@")
+	return secretText.ReplaceAllString(s, "<secret>")
 }
 
 // words replaces a name where it stands by itself: a user called "a" is not in every word.

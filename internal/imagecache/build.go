@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -158,6 +158,9 @@ func (c Cache) Assemble(ctx context.Context, e *dockerengine.Engine, container s
 	return id, failure.Wrap(err, failure.Failed, "build the prepared image")
 }
 
+// labelName is the name of a label that needs no quotes in a Dockerfile.
+var labelName = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9._-]+$`}
+
 func dockerfile(rec Recipe, base image.InspectResponse, b Building) ([]byte, error) {
 	labels := map[string]string{}
 	if base.Config != nil {
@@ -171,7 +174,7 @@ func dockerfile(rec Recipe, base image.InspectResponse, b Building) ([]byte, err
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "FROM %s\n", base.ID)
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		if !regexp.MustCompile(`^[A-Za-z0-9._-]+$`).MatchString(name) {
+		if !labelName.MatchString(name) {
 			return nil, failure.New(failure.NotReady, "the image %s has the label %q, which cannot be taken off it", base.ID, name)
 		}
 		fmt.Fprintf(&out, "LABEL %s=%q\n", name, labels[name])

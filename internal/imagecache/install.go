@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/redact"
 )
 
@@ -32,21 +32,26 @@ type Settings struct {
 	Env   map[string]string // proxies, npm_config_registry and the like
 }
 
+// password is one in an address; secretSetting is the name of a setting of npm whose value is secret.
+var (
+	password      = lazyregexp.Regexp{Pattern: `://[^/@\s]*:([^/@\s]+)@`}
+	secretSetting = lazyregexp.Regexp{Pattern: `_auth|token|password|key$`}
+)
+
 // secrets are what must not get into the log.
 func (s Settings) secrets() *redact.Secrets {
 	out := redact.NewSecrets()
-	userinfo := regexp.MustCompile(`://[^/@\s]*:([^/@\s]+)@`)
 	for _, v := range s.Env {
-		for _, m := range userinfo.FindAllStringSubmatch(v, -1) {
+		for _, m := range password.FindAllStringSubmatch(v, -1) {
 			out.Add(m[1])
 		}
 	}
 	for line := range strings.Lines(string(s.NPMRC)) {
 		name, value, ok := strings.Cut(line, "=")
-		if name = strings.ToLower(strings.TrimSpace(name)); ok && regexp.MustCompile(`_auth|token|password|key$`).MatchString(name) {
+		if name = strings.ToLower(strings.TrimSpace(name)); ok && secretSetting.MatchString(name) {
 			out.Add(strings.Trim(strings.TrimSpace(value), `"'`))
 		}
-		for _, m := range userinfo.FindAllStringSubmatch(line, -1) {
+		for _, m := range password.FindAllStringSubmatch(line, -1) {
 			out.Add(m[1])
 		}
 	}
@@ -165,9 +170,11 @@ func (c Cache) needs() string {
 	return "git, bash, setsid and " + strings.Join(c.Layout.Tools, ", ")
 }
 
+var majorVersion = lazyregexp.Regexp{Pattern: `^v?(\d+)\.`}
+
 // major is the major version of what a program prints: "v22.1.0", "10.34.9".
 func major(version string) int {
-	m := regexp.MustCompile(`^v?(\d+)\.`).FindStringSubmatch(version)
+	m := majorVersion.FindStringSubmatch(version)
 	if m == nil {
 		return 0
 	}
@@ -204,6 +211,8 @@ func (in installer) bringPNPM(ctx context.Context) ([]string, error) {
 	return []string{"node", path.Join(dir, "node_modules/pnpm/bin/pnpm.cjs")}, nil
 }
 
+var certificateFailure = lazyregexp.Regexp{Pattern: `SELF_SIGNED_CERT|UNABLE_TO_(GET_ISSUER|VERIFY)|certificate`}
+
 // run runs a command of the installation to its end.
 func (in installer) run(ctx context.Context, what, dir string, argv []string) error {
 	out := &output{log: in.log, stream: in.secrets.Stream(), say: in.say}
@@ -222,7 +231,7 @@ func (in installer) run(ctx context.Context, what, dir string, argv []string) er
 	said := strings.TrimSpace(out.tail.String())
 	e := failure.New(failure.NotReady, "%s could not %s in a container of %s (exit code %d): %s", path.Base(argv[0]), what, in.image, code, redact.Terminal(said)).
 		WithHint("%s", in.c.Prepare)
-	if regexp.MustCompile(`SELF_SIGNED_CERT|UNABLE_TO_(GET_ISSUER|VERIFY)|certificate`).MatchString(said) {
+	if certificateFailure.MatchString(said) {
 		e.Hint = in.c.Prepare + " --ca /path/to/your/ca-bundle.pem"
 	}
 	return e

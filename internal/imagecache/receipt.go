@@ -5,12 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
@@ -89,7 +89,7 @@ func (c Cache) Load(path, expectedBase string) (Receipt, error) {
 		return r, c.stale(path, "there is no receipt of a prepared image at %s", path)
 	case err != nil:
 		return r, c.stale(path, "the receipt %s cannot be read: %v", path, err)
-	case r.Format == "" || r.Program == "" || !isID(r.Image) || !isID(r.Base.ID):
+	case r.Format == "" || r.Program == "" || !imageIDPattern.MatchString(r.Image) || !imageIDPattern.MatchString(r.Base.ID):
 		return r, c.stale(path, "%s is no receipt of a prepared image", path)
 	case major != "1":
 		return r, c.stale(path, "the receipt %s has the format %s, which this version of laufwerk does not know", path, r.Format)
@@ -109,7 +109,7 @@ func (c Cache) Load(path, expectedBase string) (Receipt, error) {
 	return r, nil
 }
 
-func isID(s string) bool { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString(s) }
+var imageIDPattern = lazyregexp.Regexp{Pattern: `^sha256:[0-9a-f]{64}$`}
 
 // Record remembers an image that is whole and proved.
 func (c Cache) Record(r Receipt) error {
@@ -181,7 +181,7 @@ func (c Cache) receipts() (out []stored, unsure []string, err error) {
 	add := func(path string) {
 		var r Receipt
 		switch err := files.ReadJSON(path, &r); {
-		case err == nil && isID(r.Image) && cmp.Or(r.Kind, docker) == c.Kind:
+		case err == nil && imageIDPattern.MatchString(r.Image) && cmp.Or(r.Kind, docker) == c.Kind:
 			out = append(out, stored{path, r})
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			unsure = append(unsure, path)

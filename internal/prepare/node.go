@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
@@ -42,6 +42,8 @@ func managers() []manager {
 	}
 }
 
+var nodeVersion = lazyregexp.Regexp{Pattern: `^v(\d+)\.`}
+
 // findManager is the package manager on PATH, with a Node that is new enough.
 func findManager(ctx context.Context, vars map[string]string) (manager, error) {
 	get := func(format string, args ...any) error {
@@ -55,7 +57,7 @@ func findManager(ctx context.Context, vars map[string]string) (manager, error) {
 	}
 	out, err := output(ctx, process.Tool{Name: node, Args: []string{"--version"}, Dir: "/", Env: passed(vars)}) // a shim of a version manager needs its variables
 	version := strings.TrimSpace(out)
-	m := regexp.MustCompile(`^v(\d+)\.`).FindStringSubmatch(version)
+	m := nodeVersion.FindStringSubmatch(version)
 	if err == nil && m == nil {
 		err = fmt.Errorf("`--version` printed %q", version[:min(len(version), 200)])
 	}
@@ -109,6 +111,8 @@ func output(ctx context.Context, t process.Tool) (string, error) {
 	return string(b), err
 }
 
+var codexVersion = lazyregexp.Regexp{Pattern: `^codex-cli (\d+\.\d+\.\d+\S*)\s*$`}
+
 // versionOf asks a binary of Codex. home is a directory that it may take for its user's.
 func versionOf(ctx context.Context, path, home string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, toolTime)
@@ -117,7 +121,7 @@ func versionOf(ctx context.Context, path, home string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m := regexp.MustCompile(`^codex-cli (\d+\.\d+\.\d+\S*)\s*$`).FindStringSubmatch(out)
+	m := codexVersion.FindStringSubmatch(out)
 	if m == nil {
 		return "", failure.New(failure.NotReady, "`%s --version` printed %q, and not the version of Codex", path, strings.TrimSpace(out[:min(len(out), 200)]))
 	}

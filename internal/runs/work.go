@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/redact"
@@ -166,16 +166,16 @@ func (s *Service) awaited(r Run) bool {
 }
 
 // placeholder is what packages that do not know their run write into hints.
-func placeholder() *regexp.Regexp { return regexp.MustCompile(`\bRUN\b`) }
+var placeholder = lazyregexp.Regexp{Pattern: `\bRUN\b`}
 
 // named puts the run into the hint of a failure.
 func named(err error, run string) error {
 	f := failure.As(err)
-	if f == nil || !placeholder().MatchString(f.Hint) {
+	if f == nil || !placeholder.MatchString(f.Hint) {
 		return err
 	}
 	out := *f
-	out.Hint, out.Message, out.Err = placeholder().ReplaceAllString(f.Hint, run), err.Error(), nil
+	out.Hint, out.Message, out.Err = placeholder.ReplaceAllString(f.Hint, run), err.Error(), nil
 	return &out
 }
 

@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/sdk"
 	"github.com/laufwerk/laufwerk/templates"
 )
@@ -142,10 +142,11 @@ func literal(v any) string {
 	return strings.ReplaceAll(strings.TrimSpace(b.String()), `","`, `", "`)
 }
 
+var notInID = lazyregexp.Regexp{Pattern: `[^A-Za-z0-9._-]+`}
+
 // ProjectID makes a project id of a directory's name.
 func ProjectID(root string) string {
-	others := regexp.MustCompile(`[^A-Za-z0-9._-]+`)
-	id := strings.Trim(others.ReplaceAllString(filepath.Base(root), "-"), "-._")
+	id := strings.Trim(notInID.ReplaceAllString(filepath.Base(root), "-"), "-._")
 	id = strings.TrimRight(id[:min(len(id), 63)], "-._")
 	if id == "" {
 		return "project"

@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 )
 
 // locate says where in the value the error is. The library names the place in the schema, which the one who typed the value
@@ -19,7 +20,7 @@ func locate(raw json.RawMessage, value any, err error) error {
 	l := locator{err: err}
 	l.defs, _ = root.(map[string]any)
 	l.descend(root, value, "")
-	text := words(prefixes().ReplaceAllString(l.err.Error(), ""), l.names)
+	text := words(prefixes.ReplaceAllString(l.err.Error(), ""), l.names)
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
@@ -32,7 +33,7 @@ func locate(raw json.RawMessage, value any, err error) error {
 // maxText bounds a message in bytes: the library prints the value that does not fit.
 const maxText = 400
 
-func prefixes() *regexp.Regexp { return regexp.MustCompile(`^(validating [^:]*: )+`) }
+var prefixes = lazyregexp.Regexp{Pattern: `^(validating [^:]*: )+`}
 
 // locator follows a value down to the innermost field that does not fit.
 type locator struct {

@@ -3,11 +3,11 @@ package session
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/providers"
 )
@@ -35,6 +35,8 @@ type Program struct {
 	Program string          `json:"program"`
 	Options json.RawMessage `json:"options"`
 }
+
+var agentID = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9._-]{1,63}$`}
 
 // NormalizeAgent holds the rules of `.agent()`: what no access to the target could enforce is refused here, before anything
 // runs. The value is what the constructor was given, with the described target and harness in it. It does no I/O.
@@ -65,7 +67,7 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 	if a.ID, err = optional(fields, "id", h.Program(), idExpected); err != nil {
 		return Agent{}, err
 	}
-	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`).MatchString(a.ID) {
+	if !agentID.MatchString(a.ID) {
 		return Agent{}, options.Invalid("id", "expected %s, got %q", idExpected, a.ID)
 	}
 	if need := h.Credential(); need != "" && !slices.Contains(p.Credentials(fields["target"]), need) {

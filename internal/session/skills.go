@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
@@ -59,6 +59,8 @@ func parseSkills(raw json.RawMessage) ([]agent.Skill, error) {
 	return out, nil
 }
 
+var skillName = lazyregexp.Regexp{Pattern: `^[a-z0-9]+(-[a-z0-9]+)*$`}
+
 func parseSkill(at string, raw json.RawMessage) (s agent.Skill, err error) {
 	if options.Kind(raw) != "an object" {
 		return s, options.Invalid(at, "expected { name, description, content, files? }, got %s", options.Show(raw))
@@ -71,7 +73,7 @@ func parseSkill(at string, raw json.RawMessage) (s agent.Skill, err error) {
 	if s.Name, err = options.String(at+".name", fields["name"], nameExpected); err != nil {
 		return s, err
 	}
-	if len(s.Name) > maxSkillName || !regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`).MatchString(s.Name) {
+	if len(s.Name) > maxSkillName || !skillName.MatchString(s.Name) {
 		return s, options.Invalid(at+".name", "expected %s, %d at most, got %q", nameExpected, maxSkillName, s.Name)
 	}
 	const descriptionExpected = "one line that says when the skill is of use"

@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"regexp"
 	"slices"
 
 	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
 )
+
+var idPattern = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9._-]{1,63}$`}
 
 // ID is the option `id`, which defaults to the kind.
 func ID(raw json.RawMessage, kind string) (string, error) {
@@ -20,7 +22,7 @@ func ID(raw json.RawMessage, kind string) (string, error) {
 	}
 	const path, expected = "id", "1 to 63 letters, digits, dots, underscores and hyphens"
 	id, err := options.String(path, raw, expected)
-	if err == nil && !regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`).MatchString(id) {
+	if err == nil && !idPattern.MatchString(id) {
 		err = options.Invalid(path, "expected %s, got %q", expected, id)
 	}
 	return id, err

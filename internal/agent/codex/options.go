@@ -5,10 +5,10 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
@@ -19,6 +19,8 @@ type config struct {
 	WebSearch bool                       `json:"webSearch,omitempty"`
 	Config    map[string]json.RawMessage `json:"config,omitempty"`
 }
+
+var modelName = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`}
 
 // Validate holds the rules of createCodex. Its own normalised form is valid and stays as it is.
 func (*Harness) Validate(given json.RawMessage) (json.RawMessage, error) {
@@ -32,7 +34,7 @@ func (*Harness) Validate(given json.RawMessage) (json.RawMessage, error) {
 		if c.Model, err = options.String("model", raw, expected); err != nil {
 			return nil, err
 		}
-		if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`).MatchString(c.Model) {
+		if !modelName.MatchString(c.Model) {
 			return nil, options.Invalid("model", "expected %s, got %q", expected, c.Model)
 		}
 	}
@@ -55,6 +57,9 @@ func (*Harness) Validate(given json.RawMessage) (json.RawMessage, error) {
 // maxValue bounds one value of config, in bytes.
 const maxValue = 4 << 10
 
+// settingName is a key of Codex's config.toml, with dots between those of its tables.
+var settingName = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`}
+
 // settings are further settings of Codex. Names that Codex does not know do nothing.
 func settings(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	const path = "config"
@@ -65,10 +70,9 @@ func settings(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if json.Unmarshal(raw, &given) != nil {
 		return nil, options.Invalid(path, "expected an object of Codex's settings, got %s", options.Show(raw))
 	}
-	name := regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		at, v := options.Join(path, key), given[key]
-		if !name.MatchString(key) {
+		if !settingName.MatchString(key) {
 			return nil, options.Invalid(path, "expected names such as model_verbosity or model_providers.mine.base_url, got %q", key)
 		}
 		switch options.Kind(v) {

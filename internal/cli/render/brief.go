@@ -1,17 +1,19 @@
 package render
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 )
+
+var longID = lazyregexp.Regexp{Pattern: `\b(?:sha256:)?[0-9a-f]{64}\b|\b[0-9A-Z]{4}(?::[0-9A-Z]{4}){11}\b`}
 
 // Brief shortens the long ids in texts that people read: of containers and images (64 hexadecimal digits) and of engines
 // (twelve groups of four). What is left of ids that differ differs too.
 func Brief(texts []string) []string {
-	long := regexp.MustCompile(`\b(?:sha256:)?[0-9a-f]{64}\b|\b[0-9A-Z]{4}(?::[0-9A-Z]{4}){11}\b`)
 	var ids []string
 	for _, t := range texts {
-		ids = append(ids, long.FindAllString(t, -1)...)
+		ids = append(ids, longID.FindAllString(t, -1)...)
 	}
 	n := 12
 	for !tells(ids, n) {
@@ -19,7 +21,7 @@ func Brief(texts []string) []string {
 	}
 	out := make([]string, len(texts))
 	for i, t := range texts {
-		out[i] = long.ReplaceAllStringFunc(t, func(id string) string { return beginning(id, n) })
+		out[i] = longID.ReplaceAllStringFunc(t, func(id string) string { return beginning(id, n) })
 	}
 	return out
 }

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
@@ -157,9 +157,12 @@ func element(path string, raw json.RawMessage, f protoreflect.FieldDescriptor, f
 	}
 }
 
+// plainName is one that a path has without quotes.
+var plainName = lazyregexp.Regexp{Pattern: `^[A-Za-z_$][A-Za-z0-9_$-]*$`}
+
 // member is the path of a member whose name anybody could choose.
 func member(path, name string) string {
-	if regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$-]*$`).MatchString(name) {
+	if plainName.MatchString(name) {
 		return options.Join(path, name)
 	}
 	return fmt.Sprintf("%s[%q]", path, name)

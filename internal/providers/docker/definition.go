@@ -2,9 +2,9 @@ package docker
 
 import (
 	"encoding/json"
-	"regexp"
 
 	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -96,7 +96,7 @@ func parse(given json.RawMessage) (config, error) {
 		}
 	}
 	if ours != nil {
-		if c.Image != "" || json.Unmarshal(ours, &c.Prepared) != nil || c.Prepared == nil || !isImageID(c.Prepared.Image) {
+		if c.Image != "" || json.Unmarshal(ours, &c.Prepared) != nil || c.Prepared == nil || !imageID.MatchString(c.Prepared.Image) {
 			return c, options.Invalid("prepared", "there is no such option; `image` takes what loadPreparedCodexImage gives")
 		}
 		c.CodexBootstrap = bootstrapPrepared
@@ -119,4 +119,4 @@ func apart(given json.RawMessage) (rest, ours json.RawMessage) {
 	return rest, ours
 }
 
-func isImageID(s string) bool { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`).MatchString(s) }
+var imageID = lazyregexp.Regexp{Pattern: `^sha256:[0-9a-f]{64}$`}

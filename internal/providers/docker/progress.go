@@ -2,8 +2,9 @@ package docker
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 )
 
 // progress tells those lines of a package manager that say how far it is, or what keeps it.
@@ -24,8 +25,10 @@ func telling(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("Progress:")) || bytes.HasPrefix(said, []byte("WARN")) || bytes.HasPrefix(said, []byte("ERR_"))
 }
 
+var userinfo = lazyregexp.Regexp{Pattern: `://[^/@\s]*@`}
+
 func withoutUserinfo(line string) string {
-	return regexp.MustCompile(`://[^/@\s]*@`).ReplaceAllString(line, "://…@")
+	return userinfo.ReplaceAllString(line, "://…@")
 }
 
 func (p *progress) Write(b []byte) (int, error) {
