@@ -3,8 +3,6 @@
 package environment
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/options"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 )
 
 // Environment is a set of variables by name.
@@ -168,8 +167,7 @@ func Redact(given json.RawMessage) (json.RawMessage, error) {
 			if options.Kind(v) != "a string" || json.Unmarshal(v, &literal) != nil {
 				continue
 			}
-			sum := sha256.Sum256([]byte(name + "=" + literal))
-			env[name], _ = json.Marshal(map[string]string{"sha256": hex.EncodeToString(sum[:])})
+			env[name], _ = json.Marshal(map[string]string{"sha256": sha256hex.Of(name + "=" + literal)})
 		}
 		fields["env"], _ = json.Marshal(env)
 	}

@@ -2,13 +2,12 @@ package imagecache
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path/filepath"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 )
@@ -38,12 +37,7 @@ func (c Cache) Tag(fingerprint string) string {
 func (c Cache) repository() string { return "laufwerk-" + c.Program.Name }
 
 // id tells this cache's names from those of others.
-func (c Cache) id() string { return sum(c.Dir)[:8] }
-
-func sum(s string) string {
-	b := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(b[:])
-}
+func (c Cache) id() string { return sha256hex.Of(c.Dir)[:8] }
 
 // LogFile keeps what the last build of a recipe said.
 func (c Cache) LogFile(fingerprint string) string {

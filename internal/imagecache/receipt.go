@@ -11,6 +11,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
@@ -160,7 +161,7 @@ func (c Cache) Publish(r Receipt, path string) error {
 }
 
 func (c Cache) noteFile(path string) string {
-	return filepath.Join(c.Dir, "elsewhere", sum(path)[:16]+".json")
+	return filepath.Join(c.Dir, "elsewhere", sha256hex.Of(path)[:16]+".json")
 }
 
 func (r Receipt) equal(o Receipt) bool {

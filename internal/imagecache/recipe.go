@@ -11,8 +11,6 @@
 package imagecache
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io/fs"
 	"path"
@@ -23,6 +21,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/recipe"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 )
 
 // DefaultBase is the public image that is prepared where nobody names another. It has Node 22, npm, git, bash and setsid.
@@ -113,8 +112,7 @@ func (c Cache) bootstrap(platform string) bootstrap {
 		Commands: [][]string{append([]string{"pnpm"}, p.Install...), npmInstall()}, Layout: c.Layout,
 	}
 	for _, f := range p.Files {
-		sum := sha256.Sum256(f.Data)
-		b.Files = append(b.Files, recordedFile{Path: f.Path, Mode: uint32(f.Mode), Sum: hex.EncodeToString(sum[:])})
+		b.Files = append(b.Files, recordedFile{Path: f.Path, Mode: uint32(f.Mode), Sum: sha256hex.Of(f.Data)})
 	}
 	return b
 }
@@ -129,8 +127,7 @@ func digest(v any) string {
 	if err != nil {
 		panic(err) // strings and numbers
 	}
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return "sha256:" + sha256hex.Of(b)
 }
 
 // short is what names have of a digest.

@@ -2,13 +2,12 @@ package inside
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
@@ -41,7 +40,7 @@ func (p *parts) join() (whole []byte, err error) {
 		}
 		whole = append(whole, part...)
 	}
-	if sum := sha256.Sum256(whole); hex.EncodeToString(sum[:]) != p.sum {
+	if sha256hex.Of(whole) != p.sum {
 		return nil, errors.New("something has changed the input on its way")
 	}
 	return whole, nil

@@ -1,14 +1,13 @@
 package journal
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
@@ -20,8 +19,7 @@ func (j *Journal) Keep(v json.RawMessage) (*Value, error) {
 	if len(v) <= BlobThreshold {
 		return &Value{JSON: v}, nil
 	}
-	sum := sha256.Sum256(v)
-	name := hex.EncodeToString(sum[:])
+	name := sha256hex.Of(v)
 	if err := files.MkdirAll(j.blobDir()); err != nil {
 		return nil, j.unwritten(err, "the folder of large values could not be made: mend that")
 	}
@@ -49,7 +47,7 @@ func (j *Journal) Load(v *Value) (json.RawMessage, error) {
 	if err != nil {
 		return nil, j.damaged("the value %s cannot be read: %v", v.Blob, err)
 	}
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != v.Blob {
+	if sha256hex.Of(b) != v.Blob {
 		return nil, j.damaged("the value %s in %s is not what was recorded", v.Blob, j.blobDir())
 	}
 	return b, nil

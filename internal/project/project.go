@@ -3,14 +3,13 @@ package project
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"path"
 	"path/filepath"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/script"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system/projectfs"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -106,9 +105,8 @@ func Load(ctx context.Context, runner *script.Runner, root string) (*Project, er
 	for i := range c.targets {
 		c.targets[i].Root = root
 	}
-	sum := sha256.Sum256([]byte(c.projectID + "\x00" + root))
 	return &Project{
-		Root: root, ID: c.projectID, Scope: hex.EncodeToString(sum[:8]), Targets: c.targets, Concurrency: c.concurrency,
+		Root: root, ID: c.projectID, Scope: sha256hex.Of(c.projectID + "\x00" + root)[:16], Targets: c.targets, Concurrency: c.concurrency,
 		Bundle: bundle.Digest, runner: runner,
 	}, nil
 }

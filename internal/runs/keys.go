@@ -2,11 +2,10 @@ package runs
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
@@ -26,8 +25,7 @@ func inputDigest(input json.RawMessage) string {
 			input = b
 		}
 	}
-	sum := sha256.Sum256(input)
-	return hex.EncodeToString(sum[:])
+	return sha256hex.Of(input)
 }
 
 // ByKey is the run of the project that has the request's key; ok is false where there is none. Another workflow or input

@@ -1,10 +1,8 @@
 package script
 
 import (
-	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
@@ -61,7 +60,6 @@ func newIsolate(s *protocol.Start, rules Validator, log func(*protocol.Message),
 			return nil, err
 		}
 	}
-	sum := sha256.Sum256([]byte(s.Seed))
 	root, err := json.Marshal(s.Root)
 	if err != nil {
 		_ = vm.Close()
@@ -75,7 +73,7 @@ func newIsolate(s *protocol.Start, rules Validator, log func(*protocol.Message),
 globalThis.__load = (api => failed => api.load(%q, failed))(__laufwerk);
 globalThis.__begin = (load => (failed => () => load(failed))(__failed))(__load);
 for (const name of ["__post", "__validate", "__call", "__digest", "__url", "__log", "__attach", "__failed", "__load", "__prelude"]) delete globalThis[name];`,
-		hex.EncodeToString(sum[:]), s.Now, root, bundleName)
+		sha256hex.Of(s.Seed), s.Now, root, bundleName)
 	if _, err := vm.Eval(boot, quickjs.EvalGlobal); err != nil {
 		_ = vm.Close()
 		return nil, fmt.Errorf("prelude: %w", err)
@@ -315,8 +313,7 @@ func digest(args []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), nil
+	return sha256hex.Of(b), nil
 }
 
 // parseURL answers the parts of a URL as the WHATWG's URL class names them, null for what is not an absolute URL.

@@ -3,7 +3,6 @@ package script
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/protocol"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/projectfs"
 )
@@ -43,8 +43,7 @@ type exchange struct {
 func exchangeOf(ask, answer protocol.File) exchange {
 	s := exchange{Ask: ask, Answer: answer}
 	if s.Answer.Content = nil; answer.Content != nil {
-		sum := sha256.Sum256(answer.Content)
-		s.Content = hex.EncodeToString(sum[:])
+		s.Content = sha256hex.Of(answer.Content)
 	}
 	return s
 }
@@ -61,14 +60,12 @@ func (r *Runner) memory(root, entry string) memory {
 		return ""
 	}
 	binary := fmt.Sprint(files.Inode(info), " ", info.Size(), " ", info.ModTime().UnixNano())
-	sum := sha256.Sum256([]byte(binary + "\x00" + root + "\x00" + entry))
-	return memory(filepath.Join(r.Bundles, ofProject(root)+hex.EncodeToString(sum[:])))
+	return memory(filepath.Join(r.Bundles, ofProject(root)+sha256hex.Of(binary+"\x00"+root+"\x00"+entry)))
 }
 
 // ofProject is how the names of a project's bundles begin.
 func ofProject(root string) string {
-	sum := sha256.Sum256([]byte(root))
-	return hex.EncodeToString(sum[:8]) + "-"
+	return sha256hex.Of(root)[:16] + "-"
 }
 
 // Forget removes what is remembered in dir of projects other than those at roots. Who bundles at the same time loses nothing

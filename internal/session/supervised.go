@@ -3,8 +3,6 @@ package session
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -353,8 +352,7 @@ func (s *state) lose(err error) {
 
 // opName is the folder name of an operation's records: short, and the same in every worker.
 func opName(op Operation) string {
-	sum := sha256.Sum256([]byte(op.Name()))
-	return hex.EncodeToString(sum[:6])
+	return sha256hex.Of(op.Name())[:12]
 }
 
 func tail(b []byte, n int) string {

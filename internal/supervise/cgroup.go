@@ -1,9 +1,9 @@
 package supervise
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
+
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 )
 
 // cgroupName is derived from the mark, so that a control group can be found again without any record.
@@ -23,6 +23,5 @@ func splitMark(mark string) (session, operation string) {
 }
 
 func digest(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:8])
+	return sha256hex.Of(s)[:16]
 }

@@ -3,14 +3,13 @@
 package targets
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 )
 
 var idPattern = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9._-]{1,63}$`}
@@ -78,6 +77,5 @@ func fingerprint(kind, id string, defining json.RawMessage) (string, error) {
 		return "", err
 	}
 	b, err := json.Marshal(map[string]any{"kind": kind, "id": id, "options": kept})
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), err
+	return sha256hex.Of(b), err
 }

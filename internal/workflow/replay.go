@@ -2,8 +2,6 @@ package workflow
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 )
 
 // replay brings the workflow back to where it was. Nothing is executed.
@@ -101,8 +100,7 @@ func (e *Engine) take(m protocol.Message) error {
 		return failure.New(failure.Internal, "the isolate asked for nothing")
 	}
 	op := &Op{ID: journal.Identity(*m.Call), Call: *m.Call, child: m.ID, engine: e}
-	sum := sha256.Sum256(m.Call.Args)
-	op.digest = hex.EncodeToString(sum[:])
+	op.digest = sha256hex.Of(m.Call.Args)
 	if e.asked[op.ID] != nil {
 		return failure.New(failure.Internal, "the isolate asked twice for %s", op.ID)
 	}

@@ -2,14 +2,13 @@ package workflow
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 )
 
 var _ session.Operation = (*Op)(nil)
@@ -242,7 +241,7 @@ func withoutValues(args json.RawMessage) (json.RawMessage, error) {
 		}
 		for name, v := range env {
 			if v.Value != nil {
-				h := "sha256:" + sum([]byte(name+"="+*v.Value))
+				h := "sha256:" + sha256hex.Of(name+"="+*v.Value)
 				env[name] = session.Var{Value: &h}
 			}
 		}
@@ -254,7 +253,7 @@ func withoutValues(args json.RawMessage) (json.RawMessage, error) {
 	}
 	for _, fed := range []string{"stdin", "base64"} {
 		if raw, ok := a[fed]; ok {
-			a[fed] = json.RawMessage(`"sha256:` + sum(raw) + `"`)
+			a[fed] = json.RawMessage(`"sha256:` + sha256hex.Of(raw) + `"`)
 		}
 	}
 	if raw, ok := a["agent"]; ok {
@@ -271,9 +270,4 @@ func withoutValues(args json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	return json.Marshal(a)
-}
-
-func sum(b []byte) string {
-	s := sha256.Sum256(b)
-	return hex.EncodeToString(s[:])
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/session"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/targets"
 	"github.com/laufwerk/laufwerk/internal/workspace"
@@ -454,4 +455,4 @@ func short(digest string) string {
 	return digest
 }
 
-func opFolder(id string) string { return sum([]byte(id))[:12] }
+func opFolder(id string) string { return sha256hex.Of(id)[:12] }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
@@ -231,7 +232,7 @@ func (f *Freeze) Blob(sum string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got := sha256.Sum256(b); hex.EncodeToString(got[:]) != sum {
+	if sha256hex.Of(b) != sum {
 		return nil, failure.New(failure.StoreInvalid, "the frozen content %s is damaged", f.BlobPath(sum)).WithHint("laufwerk resume RUN")
 	}
 	return b, nil
@@ -306,8 +307,7 @@ func (s *storedEntry) sound() bool {
 }
 
 func digest(changes []Change) string {
-	sum := sha256.Sum256(canonicalChanges(changes))
-	return hex.EncodeToString(sum[:])
+	return sha256hex.Of(canonicalChanges(changes))
 }
 
 func (f *Freeze) encode() ([]byte, error) {

@@ -3,8 +3,6 @@ package openshell
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/resource"
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -149,7 +148,6 @@ func (s *spoken) Write(b []byte) (int, error) {
 // supervisor that takes it up there.
 func (x box) upload(ctx context.Context, argv []string, spec []byte) ([]string, error) {
 	dir := argv[len(argv)-1] // of the operation
-	sum := sha256.Sum256(spec)
 	var parts []string
 	for at := 0; at < len(spec); at += largest {
 		part := spec[at:min(len(spec), at+largest)]
@@ -159,7 +157,7 @@ func (x box) upload(ctx context.Context, argv []string, spec []byte) ([]string, 
 		}
 		parts = append(parts, name)
 	}
-	return inside.SuperviseFrom(dir, hex.EncodeToString(sum[:]), parts...), nil
+	return inside.SuperviseFrom(dir, sha256hex.Of(spec), parts...), nil
 }
 
 // Explain makes SessionLost of a command's error where the sandbox is gone, or is of no use any more.
