@@ -192,7 +192,8 @@ func (c *nameCollector) call(call *ast.CallExpr) {
 	}
 	pkg, ours := strings.CutPrefix(callee.Pkg().Path(), modulePath+"/")
 	joins := callee.Name() == "Join" && (pkg == "path" || pkg == "path/filepath")
-	if !joins && !(ours && (strings.HasPrefix(pkg, "internal/system/") || makesDocument(callee))) {
+	opens := strings.HasPrefix(pkg, "internal/system/") && !strings.HasPrefix(c.path, "internal/system") // below it are the names of calls
+	if !joins && !(ours && (opens || makesDocument(callee))) {
 		return
 	}
 	for _, a := range call.Args {
