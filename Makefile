@@ -155,5 +155,9 @@ verify-layers: ## imports point down by the table in internal/layers, and CONTRI
 update-layers:
 	go test -count=1 -run TestMapIsCurrent ./internal/layers -update
 
+.PHONY: report-names
+report-names: ## names of the code with words that it does not use
+	go test -count=1 -v -run TestNames ./internal/vocabulary
+
 clean:
 	rm -rf bin dist cover.out
