@@ -97,16 +97,17 @@ func containers(b *bench) ([]row, error) {
 }
 
 func dockerSessions(b *bench, e *dockerengine.Engine) (*sessions, error) {
-	def, err := docker.Validate([]byte(fmt.Sprintf(`{"image":%q}`, dockerImage)))
-	if err != nil {
-		return nil, err
-	}
 	dir, err := b.scratch("docker")
 	if err != nil {
 		return nil, err
 	}
-	return newSessions(b, dir, filepath.Join(dir, "home"), def, docker.New(docker.Config{
+	p := docker.New(docker.Config{
 		Executable: b.binary, Now: time.Now, UID: os.Getuid(), GID: os.Getgid(), State: dir,
 		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil },
-	}), owned.Name)
+	})
+	def, err := p.Validate([]byte(fmt.Sprintf(`{"image":%q}`, dockerImage)))
+	if err != nil {
+		return nil, err
+	}
+	return newSessions(b, dir, filepath.Join(dir, "home"), def, p, owned.Name)
 }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/inside"
@@ -91,13 +93,13 @@ func hold(ctx context.Context, g *client.Gateway) error {
 	if err != nil {
 		return err
 	}
-	own.Id, own.Source, own.Scope, own.ResourceVersion = client.CodexProfile, "", "", 0
-	own.Binaries = append(own.Binaries, &wire.NetworkBinary{Path: client.CodexBinaries})
+	own.Id, own.Source, own.Scope, own.ResourceVersion = codex.Profile, "", "", 0
+	own.Binaries = append(own.Binaries, &wire.NetworkBinary{Path: policy.Binaries(codex.Name)})
 	if _, err := g.ImportProfile(ctx, own, "bench"); err != nil {
 		return err
 	}
 	_, err = g.CreateProvider(ctx, &wire.Provider{
-		Metadata: &wire.ObjectMeta{Name: "bench"}, Type: client.CodexProfile,
+		Metadata: &wire.ObjectMeta{Name: "bench"}, Type: codex.Profile,
 		Credentials: map[string]string{"CODEX_AUTH_ACCESS_TOKEN": "an access token", "CODEX_AUTH_REFRESH_TOKEN": "a refresh token", "CODEX_AUTH_ACCOUNT_ID": "an account"},
 	})
 	return err
@@ -108,7 +110,7 @@ func (b *bench) provider(g *client.Gateway, e *dockerengine.Engine, dir string) 
 	return openshell.New(openshell.Config{
 		Executable: b.binary, Home: filepath.Join(b.dir, "home"), Now: time.Now, UID: os.Getuid(), GID: os.Getgid(), State: dir,
 		Gateway: func(context.Context, string) (*client.Gateway, error) { return g, nil },
-		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil },
+		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil }, Programs: agent.Programs{codex.New()},
 	})
 }
 
@@ -119,11 +121,12 @@ func besideBare(b *bench, g *gateway, e *dockerengine.Engine, image string) ([]r
 	if err != nil {
 		return nil, err
 	}
-	def, err := openshell.Validate([]byte(openshellOptions))
+	p := b.provider(g.client, e, dir)
+	def, err := p.Validate([]byte(openshellOptions))
 	if err != nil {
 		return nil, err
 	}
-	ours, err := newSessions(b, dir, filepath.Join(dir, "home"), def, b.provider(g.client, e, dir), client.Name)
+	ours, err := newSessions(b, dir, filepath.Join(dir, "home"), def, p, client.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
@@ -42,7 +44,7 @@ func NewKeptMachine(t *testing.T, endpoint string, vars ...string) *OpenShellMac
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &OpenShellMachine{Endpoint: endpoint, Alias: "laufwerk-local", Provider: openshell.CodexProfile, worker: User{os.Getuid(), os.Getgid()}}
+	s := &OpenShellMachine{Endpoint: endpoint, Alias: "laufwerk-local", Provider: codex.Profile, worker: User{os.Getuid(), os.Getgid()}}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			if err := os.RemoveAll(base); err != nil {
@@ -162,7 +164,7 @@ func (s *OpenShellMachine) WriteTarget() {
 	}
 	given := map[string]any{
 		"id": "verified", "gateway": s.Alias, "credentials": map[string]string{"kind": "codex-subscription", "provider": s.Provider},
-		"policy":    map[string]any{"codex": map[string]any{"endpoints": to, "binaries": []any{map[string]string{"path": openshell.CodexBinaries}}}},
+		"policy":    map[string]any{"codex": map[string]any{"endpoints": to, "binaries": []any{map[string]string{"path": policy.Binaries(codex.Name)}}}},
 		"resources": map[string]any{"cpus": 1, "memoryBytes": 2 << 30}, "imageCacheDirectory": s.ImageCache,
 	}
 	if s.Image != "" {

@@ -15,9 +15,9 @@ import (
 	"github.com/docker/docker/api/types/build"
 
 	"github.com/laufwerk/laufwerk/e2e"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
-	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
@@ -124,7 +124,7 @@ func TestCodexIsInstalledInASession(t *testing.T) {
 		t.Errorf("%d requests in %v", len(n), w.Model.Threads())
 	}
 	logs := w.MustRun([]int{0}, "runs", "logs", w.ListRuns()[0].ID)
-	if strings.Count(logs, "installing Codex "+recipe.CodexVersion+" in the session: the image "+engine.Base+" does not carry it") != 1 || !strings.Contains(logs, "Progress: resolved ") {
+	if strings.Count(logs, "installing Codex "+codex.Version+" in the session: the image "+engine.Base+" does not carry it") != 1 || !strings.Contains(logs, "Progress: resolved ") {
 		t.Errorf("what took its time is not told, or more than once:\n%s", logs)
 	}
 	w.CheckNoSecret(out, errs, logs)
@@ -189,7 +189,7 @@ func TestAnInstallationInASessionIsInterrupted(t *testing.T) {
 		t.Errorf("if it hung, this would not say where:\n%s", goesOn)
 	}
 	e2e.Eventually(t, "the run tells what takes its time", func() bool {
-		return strings.Contains(r.Stderr.String(), "  | installing Codex "+recipe.CodexVersion+" in the session")
+		return strings.Contains(r.Stderr.String(), "  | installing Codex "+codex.Version+" in the session")
 	})
 	r.Signal(syscall.SIGINT)
 	if code, out, errs := r.Wait(); code != 130 {

@@ -17,9 +17,9 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 
 	"github.com/laufwerk/laufwerk/e2e"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
-	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -229,7 +229,7 @@ func TestTheRealPreparationIsKilledFiveTimes(t *testing.T) {
 		}
 	}
 	program := filepath.Join(docker.Images().Prefix("codex"), imagecache.Codex().Binary("linux/amd64"))
-	if says := strings.TrimSpace(p.prints(made.Image, program, "--version")); says != "codex-cli "+recipe.CodexVersion {
+	if says := strings.TrimSpace(p.prints(made.Image, program, "--version")); says != "codex-cli "+codex.Version {
 		t.Errorf("the prepared Codex says %q", says)
 	}
 }

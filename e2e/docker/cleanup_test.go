@@ -79,7 +79,7 @@ func (l *ledger) over(id string) {
 
 // request asks for a container that is never started.
 func (l *ledger) request(run, operation string) (claims.Request, error) {
-	def, err := docker.Validate(json.RawMessage(`{"image":"` + engine.Busybox + `","network":"none"}`))
+	def, err := docker.New(docker.Config{}).Validate(json.RawMessage(`{"image":"` + engine.Busybox + `","network":"none"}`))
 	if err != nil {
 		return claims.Request{}, err
 	}

@@ -13,7 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/laufwerk/laufwerk/e2e"
-	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit"
@@ -80,8 +81,8 @@ func TestOpenShellSuiteWithCodex(t *testing.T) {
 		t.Fatal(presence, err)
 	}
 	adapted := proto.CloneOf(own)
-	adapted.Id, adapted.Source, adapted.Scope, adapted.ResourceVersion = openshell.CodexProfile, "", "", 0
-	adapted.Binaries = append(adapted.Binaries, &wire.NetworkBinary{Path: openshell.CodexBinaries})
+	adapted.Id, adapted.Source, adapted.Scope, adapted.ResourceVersion = codex.Profile, "", "", 0
+	adapted.Binaries = append(adapted.Binaries, &wire.NetworkBinary{Path: policy.Binaries(codex.Name)})
 	adapted.Endpoints = append(adapted.Endpoints, &wire.NetworkEndpoint{Host: "models.example.com", Port: 443, Protocol: "rest", Access: "read-write", Enforcement: "enforce"})
 	if _, err := s.Gateway.ImportProfile(t.Context(), adapted, "a test"); err != nil {
 		t.Fatal(err)

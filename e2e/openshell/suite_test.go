@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/e2e"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
@@ -296,7 +297,7 @@ func TestOpenShellGateway(t *testing.T) {
 		config = filepath.Join(home, ".config")
 	}
 	s := e2e.NewKeptMachine(t, or("DOCKER_HOST", "unix:///var/run/docker.sock"), "XDG_CONFIG_HOME="+config)
-	s.Alias, s.Provider = os.Getenv(ofGateway), or(ofProvider, openshell.CodexProfile)
+	s.Alias, s.Provider = os.Getenv(ofGateway), or(ofProvider, codex.Profile)
 	s.ImageCache, s.ModelURL = or(ofImages, filepath.Join(home, ".laufwerk/images/openshell")), os.Getenv(ofModel)
 	s.FindGateway(openshell.Registrations{Vars: map[string]string{"XDG_CONFIG_HOME": config}})
 	agent := or(ofAgent, "codex")
@@ -314,14 +315,14 @@ func allowModelHost(s *e2e.OpenShellMachine) {
 		return
 	}
 	host, port := s.ModelHost()
-	profile, presence, err := s.Gateway.Profile(s.T.Context(), openshell.CodexProfile)
+	profile, presence, err := s.Gateway.Profile(s.T.Context(), codex.Profile)
 	if presence != resource.Present {
-		s.T.Fatalf("the profile %s is %s: %v", openshell.CodexProfile, presence, err)
+		s.T.Fatalf("the profile %s is %s: %v", codex.Profile, presence, err)
 	}
 	for _, e := range profile.GetEndpoints() {
 		if e.GetHost() == host && int(e.GetPort()) == port {
 			return
 		}
 	}
-	s.T.Fatalf("the gateway would not give the login to %s: its profile %s has no endpoint %s:%d. Export the profile, add the endpoint, and import it instead.", s.ModelURL, openshell.CodexProfile, host, port)
+	s.T.Fatalf("the gateway would not give the login to %s: its profile %s has no endpoint %s:%d. Export the profile, add the endpoint, and import it instead.", s.ModelURL, codex.Profile, host, port)
 }

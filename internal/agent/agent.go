@@ -1,7 +1,8 @@
-// Package harness is what laufwerk asks of the driver of one agent program: how to start a turn, continue a conversation,
-// read its events, judge its end, stop it. Never where: that is the provider's.
+// Package agent is what laufwerk asks of an agent program: what it is installed from, with which login of the user's it runs,
+// how a turn is started and continued, what its events say, how its end is judged, how it is stopped. Never where it runs:
+// that is a provider's.
 //
-// To add a harness: a folder below this one, one line in internal/app, its module in sdk/.
+// To add an agent program: a folder below this one, one line in internal/app, its module in sdk/, its template.
 package agent
 
 import (
@@ -11,25 +12,26 @@ import (
 	"syscall"
 )
 
-// Harness drives one agent program.
-type Harness interface {
-	// Program is the harness's name: "command", "codex".
-	Program() string
-	// Credential is the login that the program needs, as targets call it: "codex-subscription"; "" for none.
-	Credential() string
-	// Validate is the one set of rules for the constructor's options; no I/O.
+// Program is one agent program.
+type Program interface {
+	// Name is the program's, for options, files, records and the ids of checks: "command", "codex". It is a file's name.
+	Name() string
+	// Title is what people call it: "Codex".
+	Title() string
+	// Recipe is what it is installed from; nil for a program that is not installed: the target has it, or brings it.
+	Recipe() *Recipe
+	// Credential is the login of the user's that it runs with; nil for none.
+	Credential() *Credential
+	// Executable is the name or the path of the program that the target has to have itself, by normalised options; "" for none.
+	Executable(options json.RawMessage) string
+	// Validate is the one set of rules for the constructor's options; no I/O. Its own normalised form is valid and stays as it is.
 	Validate(options json.RawMessage) (json.RawMessage, error)
 	// Accept refuses what the program cannot do or enforce for an agent; the failure's path names the option. No I/O.
-	Accept(a Agent) error
+	Accept(r Requirements) error
 	// Turn says what to run.
 	Turn(t Turn) (Command, error)
 	// Reader reads the events of one turn.
 	Reader(t Turn) Reader
-}
-
-// Named is a harness whose program the target has to have: the name or path of the executable, as the options give it.
-type Named interface {
-	Executable(options json.RawMessage) string
 }
 
 // AllowAll is the permission mode that restricts nothing, and the default. The others let an agent edit the workspace's
@@ -40,8 +42,8 @@ const (
 	AllowReads = "allow-reads"
 )
 
-// Agent is what `.agent()` asks of a program.
-type Agent struct {
+// Requirements are what `.agent()` asks of a program.
+type Requirements struct {
 	Options        json.RawMessage // normalised
 	Instructions   string
 	PermissionMode string

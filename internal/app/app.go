@@ -1,4 +1,4 @@
-// Package app is the composition root: it alone knows every command, provider and harness.
+// Package app is the composition root: it alone knows every command, provider and agent program.
 package app
 
 import (
@@ -51,7 +51,7 @@ func IsEntry(arg string) bool { return entries()[arg] != nil }
 func Commands(d *cli.Deps) cli.Commands {
 	open := opens(d)
 	preparing, p := preparations(d), projects{d}
-	out := cli.NewCommands(d, cli.UseCases{Open: open, Projects: p, Doctor: examines(d), Gateway: newGateways(d.Env).at})
+	out := cli.NewCommands(d, cli.UseCases{Open: open, Projects: p, Programs: programs(d.Env), Doctor: examines(d), Gateway: newGateways(d.Env).at})
 	out["init"] = func() *cobra.Command {
 		return initproject.New(d, p.Check, preparing.NewTarget)
 	}

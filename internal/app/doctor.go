@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/doctor"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/runs"
 )
@@ -36,8 +36,8 @@ func examines(d *cli.Deps) func(probe bool) doctor.Options {
 			Runner: projects{d: d}.reader,
 			Dir:    d.Env.Dir, Project: d.Flags.Project, Kinds: kinds,
 			Provider: func(kind string) (providers.Provider, bool) { return p.provider(kind) },
-			Login:    func() (login.Codex, error) { return login.ReadCodex(d.Env.Vars, d.Env.Home(), d.Env.Now()) },
-			Now:      d.Env.Now,
+			Programs: p.programs, User: func() agent.User { return agent.User{Vars: d.Env.Vars, Home: d.Env.Home(), Now: d.Env.Now()} },
+			Now: d.Env.Now,
 		}
 	}
 }

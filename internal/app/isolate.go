@@ -9,7 +9,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside/carried"
-	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
@@ -20,41 +19,41 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
-// parts are the providers and harnesses of this build.
+// programs are the agent programs of this build, in the order in which people are told of them.
+func programs(env *system.Env) agent.Programs {
+	return agent.Programs{
+		codex.New(),
+		command.New(env.Vars),
+	}
+}
+
+// parts are the providers and agent programs of this build.
 type parts struct {
 	providers map[string]providers.Provider
-	harnesses map[string]agent.Harness
+	programs  agent.Programs
 }
 
 // newParts makes them; home is $LAUFWERK_HOME, "" where only rules are asked for, as is nil for engines.
 func newParts(env *system.Env, home string, e *engines) parts {
-	prepared := func(program string) (agent.Receipt, error) { return prepare.Receipt(home, program) }
+	programs := programs(env)
 	return parts{
+		programs: programs,
 		providers: map[string]providers.Provider{
-			local.Kind: local.New(system.Executable(), env.Vars, env.Now).WithPrograms(prepared),
+			local.Kind: local.New(system.Executable(), env.Vars, env.Now).WithPrograms(programs, home),
 			docker.Kind: docker.New(docker.Config{
 				Executable: system.Program(), Carried: carried.Files(), Vars: env.Vars, Home: env.Home(), State: home, Now: env.Now, UID: system.UID(), GID: system.GID(),
-				Connect: e.at, Host: e.host,
+				Connect: e.at, Host: e.host, Programs: programs,
 			}),
 			openshell.Kind: openshell.New(openshell.Config{
 				Executable: system.Program(), Vars: env.Vars, Home: env.Home(), State: home, Now: env.Now, UID: system.UID(), GID: system.GID(),
-				Gateway: newGateways(env).at, Connect: e.at, Host: e.host,
+				Gateway: newGateways(env).at, Connect: e.at, Host: e.host, Programs: programs,
 			}),
-		},
-		harnesses: map[string]agent.Harness{
-			command.Program: command.New(env.Vars),
-			codex.Program:   codex.New(),
 		},
 	}
 }
 
 func (p parts) provider(kind string) (providers.Provider, bool) {
 	one, ok := p.providers[kind]
-	return one, ok
-}
-
-func (p parts) harness(program string) (agent.Harness, bool) {
-	one, ok := p.harnesses[program]
 	return one, ok
 }
 
@@ -76,11 +75,11 @@ func (p parts) Validate(subject string, value json.RawMessage) (json.RawMessage,
 			return json.Marshal(def)
 		}
 	case "harness":
-		if one, ok := p.harnesses[name]; ok {
+		if one, ok := p.programs.Find(name); ok {
 			return one.Validate(value)
 		}
 	case "agent":
-		a, err := session.NormalizeAgent(value, p.provider, p.harness)
+		a, err := session.NormalizeAgent(value, p.provider, p.programs)
 		if err != nil {
 			return nil, err
 		}

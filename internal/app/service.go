@@ -19,7 +19,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/workspace"
 )
 
-// opens makes the use cases of runs, with every provider and harness of this build.
+// opens makes the use cases of runs, with every provider and agent program of this build.
 func opens(d *cli.Deps) cli.OpenRuns {
 	return func(_ context.Context, create bool) (*runs.Service, error) {
 		set, err := d.Settings()
@@ -55,7 +55,7 @@ func opens(d *cli.Deps) cli.OpenRuns {
 		evaluator := runner(d, set)
 		evaluator.Bundles = home.BundlesDir()
 		return &runs.Service{
-			Home: home, Store: st, Driver: driver, Script: evaluator, Provider: p.provider, Harness: p.harness,
+			Home: home, Store: st, Driver: driver, Script: evaluator, Provider: p.provider, Programs: p.programs,
 			HostVars: d.Env.Vars, HomeDir: d.Env.Home(), Now: d.Env.Now, Build: build.Read().Version, Command: command,
 			MaxFiles: set.Count(settings.WriteBackMaxFiles), MaxBytes: set.Bytes(settings.WriteBackMaxBytes),
 		}, nil

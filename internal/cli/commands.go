@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/doctor"
 	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/project"
@@ -16,6 +17,7 @@ import (
 type UseCases struct {
 	Open     OpenRuns
 	Projects Projects
+	Programs agent.Programs // of this build
 	// Doctor makes the options of an examination; probe says whether it may allocate.
 	Doctor func(probe bool) doctor.Options
 	// Gateway connects to the OpenShell gateway that is registered under an alias.

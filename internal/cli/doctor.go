@@ -153,10 +153,8 @@ func doctorReportText(o *doctorOptions, rep doctor.Report) string {
 		}
 	}
 	var secrets []string
-	if o.Examination.Login != nil {
-		if l, err := o.Examination.Login(); err == nil {
-			secrets = l.Secrets()
-		}
+	if e := o.Examination; len(e.Programs) > 0 {
+		secrets = e.Programs.LoginSecrets(e.Programs.CredentialKinds(), e.User())
 	}
 	m := doctor.NewMask(o.Deps.Env.Home(), system.UserName(), o.Deps.Env.Vars, secrets)
 	return redact.Terminal(m.Text(b.String()))

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/login"
-	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/provision"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/targets"
@@ -37,14 +37,14 @@ func newProvisionOpenShell(d *Deps) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "openshell",
 		Short: "Give an OpenShell gateway your Codex login, for the project's targets",
-		Long: `Give an OpenShell gateway what the project's OpenShell targets need of it: the profile ` + openshell.CodexProfile + `, which is the gateway's
+		Long: `Give an OpenShell gateway what the project's OpenShell targets need of it: the profile laufwerk-codex, which is the gateway's
 own profile of Codex with the Codex of prepared images as one binary more, and the provider that a target names, with your
 login of Codex. The gateway keeps the login: sandboxes see placeholders, and it puts the values into requests to the
 profile's endpoints alone.
 
 The login is the one in CODEX_HOME or ~/.codex, which has to be one with ChatGPT; with --from-env it is that of the variables
-` + login.HeldAccess + `, ` + login.HeldRefresh + `, ` + login.HeldAccount + ` and, where there is one,
-` + login.HeldID + `. No value is in an argument, a log or the store.
+CODEX_AUTH_ACCESS_TOKEN, CODEX_AUTH_REFRESH_TOKEN, CODEX_AUTH_ACCOUNT_ID and, where there is one,
+CODEX_AUTH_ID_TOKEN. No value is in an argument, a log or the store.
 
 What is there already is looked at, whoever made it, and not overwritten. With --rotate the provider gets the values of now.`,
 		Example: "$ laufwerk provision openshell --target secure-coding --dry-run\n$ laufwerk provision openshell --target secure-coding\n\n# Once the login was renewed\n$ laufwerk provision openshell --target secure-coding --rotate",
@@ -78,11 +78,11 @@ func runProvisionOpenShell(ctx context.Context, o *provisionOpenShellOptions) er
 	if len(list) == 0 {
 		return failure.New(failure.NotFound, "the project has no target of kind %s", kindOpenShell).WithHint("laufwerk init --execution openshell")
 	}
-	held, err := o.readLogin() // before anything is asked of a gateway
+	wanted, err := o.readLogins(list) // before anything is asked of a gateway
 	if err != nil {
 		return err
 	}
-	done, err := o.provisionTargets(ctx, list, held)
+	done, err := o.provisionTargets(ctx, wanted)
 	doc := map[string]any{"targets": done}
 	if err != nil {
 		return Fail(err, doc)
@@ -96,43 +96,68 @@ type provisionedTarget struct {
 	provision.OpenShellResult
 }
 
-// provisionTargets provisions for one target after the other, up to the first that fails. Targets that want the same are one.
-func (o *provisionOpenShellOptions) provisionTargets(ctx context.Context, list []targets.Definition, held login.Held) ([]provisionedTarget, error) {
-	seen := map[provision.Wants]bool{}
-	out := []provisionedTarget{}
+// wantedLogin is a login that a target wants the gateway to hold.
+type wantedLogin struct {
+	provision.Wants
+	target  string
+	program agent.Program
+	login   agent.Held
+}
+
+// readLogins reads the logins that targets want. Targets that want the same are one.
+func (o *provisionOpenShellOptions) readLogins(list []targets.Definition) (out []wantedLogin, err error) {
+	logins := map[string]agent.Held{}
 	for _, t := range list {
-		wants, err := provision.WantsOf(t.Options)
-		if err != nil {
-			return out, err
+		w := wantedLogin{target: t.ID}
+		if w.Wants, err = provision.WantsOf(t.Options); err != nil {
+			return nil, err
 		}
-		if seen[wants] {
+		if slices.ContainsFunc(out, func(other wantedLogin) bool { return other.Wants == w.Wants }) {
 			continue
 		}
-		seen[wants] = true
-		g, err := o.Deps.Gateway(ctx, wants.Gateway)
-		if err != nil {
-			return out, failure.Wrap(err, failure.NotReady, "target %s", t.ID)
+		var ok bool
+		if w.program, ok = o.Deps.Programs.ByCredential(w.Credential); !ok {
+			return nil, failure.New(failure.Unsupported, "no agent program of this build runs with the credentials %q", w.Credential)
 		}
-		r, err := provision.OpenShell(ctx, provision.OpenShellOptions{
-			Gateway: g, Provider: wants.Provider, Login: held, Rotate: o.Rotate, Dry: o.DryRun, Now: o.Deps.Env.Now,
-		})
-		if r.Profile.Done != "" {
-			o.printTarget(t.ID, r)
-			out = append(out, provisionedTarget{t.ID, r})
+		if w.login, ok = logins[w.Credential]; !ok {
+			if w.login, err = o.readLogin(w.program.Credential()); err != nil {
+				return nil, err
+			}
+			logins[w.Credential] = w.login
 		}
-		if err != nil {
-			return out, failure.Wrap(err, failure.Failed, "target %s", t.ID)
-		}
+		out = append(out, w)
 	}
 	return out, nil
 }
 
-func (o *provisionOpenShellOptions) readLogin() (login.Held, error) {
+func (o *provisionOpenShellOptions) readLogin(c *agent.Credential) (agent.Held, error) {
 	env := o.Deps.Env
 	if o.FromEnv {
-		return login.HeldOfVars(env.Vars)
+		return c.FromVars(env.Vars)
 	}
-	return login.HeldOfCodex(env.Vars, env.Home())
+	return c.Profile.Read(agent.User{Vars: env.Vars, Home: env.Home(), Now: env.Now()})
+}
+
+// provisionTargets provisions for one target after the other, up to the first that fails.
+func (o *provisionOpenShellOptions) provisionTargets(ctx context.Context, list []wantedLogin) ([]provisionedTarget, error) {
+	out := []provisionedTarget{}
+	for _, w := range list {
+		g, err := o.Deps.Gateway(ctx, w.Gateway)
+		if err != nil {
+			return out, failure.Wrap(err, failure.NotReady, "target %s", w.target)
+		}
+		r, err := provision.OpenShell(ctx, provision.OpenShellOptions{
+			Gateway: g, Program: w.program, Provider: w.Provider, Login: w.login, Rotate: o.Rotate, Dry: o.DryRun, Now: o.Deps.Env.Now,
+		})
+		if r.Profile.Done != "" {
+			o.printTarget(w.target, r)
+			out = append(out, provisionedTarget{w.target, r})
+		}
+		if err != nil {
+			return out, failure.Wrap(err, failure.Failed, "target %s", w.target)
+		}
+	}
+	return out, nil
 }
 
 // printTarget says what was done for a target.

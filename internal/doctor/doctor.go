@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/checks"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/runs"
@@ -85,7 +85,8 @@ type Options struct {
 	Project  string // "" or a directory that must be a project
 	Kinds    []string
 	Provider func(kind string) (providers.Provider, bool)
-	Login    func() (login.Codex, error)
+	Programs agent.Programs
+	User     func() agent.User // whose logins are read
 	Now      func() time.Time
 	Bound    time.Duration
 

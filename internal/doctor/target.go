@@ -10,22 +10,27 @@ import (
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// loginOf is the login that a target gives to agents.
+// loginOf is the first login that a target gives to agents and that can be used; nil for none.
 func (d *doctor) loginOf(p providers.Provider, def targets.Definition) *Login {
 	raw, err := json.Marshal(def)
-	if err != nil || !slices.Contains(p.Credentials(raw), login.CodexSubscription) {
-		return nil
-	}
-	l, err := d.Login()
 	if err != nil {
 		return nil
 	}
-	return &Login{Plan: l.Plan, Expires: l.Expires, TimeLeft: int64(l.Left(d.Now()) / time.Second)}
+	given := p.Credentials(raw)
+	for _, program := range d.Programs {
+		credential := program.Credential()
+		if credential == nil || !slices.Contains(given, credential.Kind) {
+			continue
+		}
+		if l, err := credential.Read(d.User()); err == nil {
+			return &Login{Plan: l.Plan, Expires: l.Expires, TimeLeft: int64(l.Left(d.Now()) / time.Second)}
+		}
+	}
+	return nil
 }
 
 // probeSuffix ends the id of a check that takes its time.

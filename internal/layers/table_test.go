@@ -51,7 +51,6 @@ var table = []layer{
 	{"Clients: a supervisor, a sandbox, an engine, a gateway, a login", [][]entry{
 		{
 			{"dockerengine", "finds the Docker engine and speaks to it"},
-			{"login", "reads the logins that users have with agent programs"},
 			{"openshell", "finds OpenShell gateways and speaks to them"},
 			{"supervise", "the process that owns a command or turn, and its client"},
 		}, {
@@ -169,7 +168,7 @@ var rules = []rule{
 	{"internal/providers/openshell", []string{"internal/app", "bench"}, "the composition root alone knows the concrete providers"},
 	{"internal/providers/entered", []string{"internal/providers"}, "it is part of providers"},
 	{"internal/providers/sessiondir", []string{"internal/providers"}, "it is part of providers"},
-	{"internal/agent/", []string{"internal/app", "bench"}, "the composition root alone knows the concrete agent programs"},
+	{"internal/agent/", []string{"internal/app", "bench", "e2e", "internal/testkit"}, "the composition root alone knows the concrete agent programs"},
 	{"google.golang.org/grpc", []string{"internal/openshell", "internal/testkit"}, "internal/openshell speaks to gateways, and knows what each answer proves"},
 	{"github.com/charmbracelet/bubbletea", nil, "its package init asks the terminal for its colours, in every process"},
 	{"github.com/charmbracelet/huh", nil, "it brings bubbletea, whose package init asks the terminal for its colours"},

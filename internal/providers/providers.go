@@ -28,13 +28,13 @@ type Info struct {
 	SkillsReason   string   // why not
 	SandboxReason  string   // why agent programs cannot make a sandbox of their own inside, which permission modes are; "" where they can
 	Limits         []string // the resource options that it enforces
-	Harnesses      []string // the programs that it can run; nil is all
+	Programs       []string // the agent programs that it can run, by name; nil is all
 }
 
 // Need is what a target must be ready for.
 type Need struct {
 	Workspace  bool   // engine and image
-	Program    string // a harness's program and its login
+	Program    string // an agent program and its login, by the program's name
 	Executable string // a program that the target has to have itself: a name to find, or a path
 }
 

@@ -12,21 +12,20 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// builtIn is the gateway's own profile of Codex.
-const builtIn = "codex"
-
 // OpenShellOptions say what to provision.
 type OpenShellOptions struct {
 	Gateway  *openshell.Gateway
-	Provider string // its name at the gateway
-	Login    login.Held
+	Program  agent.Program // whose login it is; a gateway can hold it
+	Provider string        // its name at the gateway
+	Login    agent.Held
 	Rotate   bool // replace the values of a provider that is there
 	Dry      bool // change nothing
 	Now      func() time.Time
@@ -64,7 +63,7 @@ type Provider struct {
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 }
 
-// OpenShell provisions a gateway: the profile, which is the built-in one with Codex of prepared images as one binary more, then
+// OpenShell provisions a gateway: the profile, which is the built-in one with the program of prepared images as one binary more, then
 // the provider with the login. What is there is looked at and not overwritten, whoever made it; it can be run again after
 // whatever interrupted it. With a failure comes what was done before it. Failures: NotReady (the login, the gateway),
 // AlreadyExists (another profile or provider has the name), OutcomeUnknown.
@@ -81,7 +80,7 @@ func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error)
 		return out, err
 	}
 	if left := o.Login.Expires.Sub(o.Now()); (there == nil || o.Rotate) && !o.Login.Expires.IsZero() && left <= 0 {
-		return out, failure.New(failure.NotReady, "the login of %s expired %s ago (using Codex yourself renews it)", o.Login.Origin, -left.Round(time.Minute)).WithHint("codex login")
+		return out, failure.New(failure.NotReady, "the login of %s expired %s ago (using %s yourself renews it)", o.Login.Origin, -left.Round(time.Minute), o.Program.Title()).WithHint("%s", o.Program.Credential().Renew)
 	}
 	profile, err := o.profile(ctx)
 	if err != nil {
@@ -99,14 +98,15 @@ func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error)
 // suits says why a provider that is there cannot be used, and is not overwritten.
 func (o OpenShellOptions) suits(p *wire.Provider) error {
 	alias := failure.Quote(o.Gateway.Registration().Alias)
-	if p.GetType() != openshell.CodexProfile {
-		return failure.New(failure.AlreadyExists, "the gateway has a provider %q already, of type %q and not %s: it is somebody's, and stays as it is", o.Provider, p.GetType(), openshell.CodexProfile).
+	held := o.held()
+	if p.GetType() != held.ID {
+		return failure.New(failure.AlreadyExists, "the gateway has a provider %q already, of type %q and not %s: it is somebody's, and stays as it is", o.Provider, p.GetType(), held.ID).
 			WithHint("name another `credentials.provider` in the target, or remove that one: openshell provider delete %s --gateway %s", failure.Quote(o.Provider), alias)
 	}
 	if o.Rotate {
 		return nil
 	}
-	for _, key := range login.HeldRequired() {
+	for _, key := range held.Required {
 		if _, ok := p.GetCredentials()[key]; !ok {
 			return failure.New(failure.AlreadyExists, "the provider %q is there, and lacks %s", o.Provider, key).
 				WithHint("laufwerk provision openshell --rotate   # replaces all of its values")
@@ -117,8 +117,9 @@ func (o OpenShellOptions) suits(p *wire.Provider) error {
 
 // profile sees to the profile.
 func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
-	out := Profile{ID: openshell.CodexProfile, Done: Kept}
-	there, presence, err := o.Gateway.Profile(ctx, openshell.CodexProfile)
+	held := o.held()
+	out := Profile{ID: held.ID, Done: Kept}
+	there, presence, err := o.Gateway.Profile(ctx, held.ID)
 	switch presence {
 	case resource.Present:
 		return out, o.fits(there)
@@ -126,45 +127,51 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	default:
 		return out, err
 	}
-	own, presence, err := o.Gateway.Profile(ctx, builtIn)
+	own, presence, err := o.Gateway.Profile(ctx, held.Own)
 	switch presence {
 	case resource.Present:
 	case resource.Absent:
-		return out, failure.New(failure.NotReady, "the gateway has no profile %s, from which that of our providers is made", builtIn).
+		return out, failure.New(failure.NotReady, "the gateway has no profile %s, from which that of our providers is made", held.Own).
 			WithHint("openshell provider list-profiles --gateway %s", failure.Quote(o.Gateway.Registration().Alias))
 	default:
 		return out, err
 	}
-	ours := adapted(own)
+	ours := o.adapted(own)
 	out.Done, out.Diff = Created, difference(own, ours)
 	if o.Dry {
 		return out, nil
 	}
 	done, err := o.Gateway.ImportProfile(ctx, ours, "laufwerk")
 	if done != resource.Done { // somebody else was quicker, or the answer was lost: what counts is what is there
-		if now, presence, _ := o.Gateway.Profile(ctx, openshell.CodexProfile); presence == resource.Present {
+		if now, presence, _ := o.Gateway.Profile(ctx, held.ID); presence == resource.Present {
 			return out, o.fits(now)
 		}
 	}
 	return out, err
 }
 
-// adapted is the gateway's own profile under our id, with Codex of prepared images as one binary more. Credentials, endpoints and
+// held is how the gateway holds the login.
+func (o OpenShellOptions) held() *agent.Profile { return o.Program.Credential().Profile }
+
+// binaries are the program's executables in prepared images.
+func (o OpenShellOptions) binaries() string { return policy.Binaries(o.Program.Name()) }
+
+// adapted is the gateway's own profile under our id, with the program of prepared images as one binary more. Credentials, endpoints and
 // all else, known or not, stay.
-func adapted(own *wire.ProviderProfile) *wire.ProviderProfile {
+func (o OpenShellOptions) adapted(own *wire.ProviderProfile) *wire.ProviderProfile {
 	p := proto.CloneOf(own)
-	p.Id, p.Source, p.Scope, p.ResourceVersion = openshell.CodexProfile, "", "", 0
-	p.Binaries = append(p.Binaries, &wire.NetworkBinary{Path: openshell.CodexBinaries})
+	p.Id, p.Source, p.Scope, p.ResourceVersion = o.held().ID, "", "", 0
+	p.Binaries = append(p.Binaries, &wire.NetworkBinary{Path: o.binaries()})
 	return p
 }
 
 // fits says why a profile with our id is not one that our providers need.
 func (o OpenShellOptions) fits(p *wire.ProviderProfile) error {
-	wrong := ""
-	if !slices.ContainsFunc(p.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == openshell.CodexBinaries }) {
-		wrong = "does not name " + openshell.CodexBinaries
+	wrong, held := "", o.held()
+	if !slices.ContainsFunc(p.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == o.binaries() }) {
+		wrong = "does not name " + o.binaries()
 	}
-	for _, key := range login.HeldRequired() {
+	for _, key := range held.Required {
 		if !slices.ContainsFunc(p.GetCredentials(), func(c *wire.ProviderProfileCredential) bool { return slices.Contains(c.GetEnvVars(), key) }) {
 			wrong = "knows no credential " + key
 		}
@@ -173,24 +180,25 @@ func (o OpenShellOptions) fits(p *wire.ProviderProfile) error {
 		return nil
 	}
 	alias := failure.Quote(o.Gateway.Registration().Alias)
-	return failure.New(failure.AlreadyExists, "the gateway has a profile %s already, which %s: it stays as it is", openshell.CodexProfile, wrong).
-		WithHint("openshell provider profile export %s --gateway %s   # look at it; then\nopenshell provider profile delete %s --gateway %s", openshell.CodexProfile, alias, openshell.CodexProfile, alias)
+	return failure.New(failure.AlreadyExists, "the gateway has a profile %s already, which %s: it stays as it is", held.ID, wrong).
+		WithHint("openshell provider profile export %s --gateway %s   # look at it; then\nopenshell provider profile delete %s --gateway %s", held.ID, alias, held.ID, alias)
 }
 
 // provider sees to the provider; there is what was found of it, nil for nothing.
 func (o OpenShellOptions) provider(ctx context.Context, there *wire.Provider) (Provider, error) {
-	out := Provider{Name: o.Provider, Type: openshell.CodexProfile, Done: Kept}
+	held := o.held()
+	out := Provider{Name: o.Provider, Type: held.ID, Done: Kept}
 	if there != nil && !o.Rotate {
 		out.Keys = slices.Sorted(maps.Keys(there.GetCredentials()))
-		if ms := there.GetCredentialExpiresAtMs()[login.HeldAccess]; ms > 0 {
+		if ms := there.GetCredentialExpiresAtMs()[held.Access]; ms > 0 {
 			out.ExpiresAt = time.UnixMilli(ms).UTC()
 		}
 		return out, nil
 	}
-	p := &wire.Provider{Metadata: &wire.ObjectMeta{Name: o.Provider}, Type: openshell.CodexProfile, Credentials: o.Login.Values}
-	p.CredentialExpiresAtMs = map[string]int64{login.HeldAccess: 0} // the gateway forgets an earlier one
+	p := &wire.Provider{Metadata: &wire.ObjectMeta{Name: o.Provider}, Type: held.ID, Credentials: o.Login.Values}
+	p.CredentialExpiresAtMs = map[string]int64{held.Access: 0} // the gateway forgets an earlier one
 	if at := o.Login.Expires; !at.IsZero() {
-		p.CredentialExpiresAtMs[login.HeldAccess] = at.UnixMilli()
+		p.CredentialExpiresAtMs[held.Access] = at.UnixMilli()
 	}
 	out.Keys, out.Origin, out.ExpiresAt = slices.Sorted(maps.Keys(o.Login.Values)), o.Login.Origin, o.Login.Expires
 	keep := o.Gateway.CreateProvider
@@ -232,8 +240,9 @@ func (o OpenShellOptions) provider(ctx context.Context, there *wire.Provider) (P
 
 // Wants is what a target wants of a gateway.
 type Wants struct {
-	Gateway  string // alias
-	Provider string // name
+	Gateway    string // alias
+	Provider   string // name
+	Credential string // the kind of login
 }
 
 // WantsOf reads a target's normalised options.
@@ -241,9 +250,10 @@ func WantsOf(normalised json.RawMessage) (Wants, error) {
 	var c struct {
 		Gateway     string `json:"gateway"`
 		Credentials struct {
+			Kind     string `json:"kind"`
 			Provider string `json:"provider"`
 		} `json:"credentials"`
 	}
 	err := json.Unmarshal(normalised, &c)
-	return Wants{c.Gateway, c.Credentials.Provider}, err
+	return Wants{c.Gateway, c.Credentials.Provider, c.Credentials.Kind}, err
 }

@@ -9,9 +9,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
@@ -35,9 +37,9 @@ func provisioning(t *testing.T) (*gateway.Gateway, OpenShellOptions) {
 	}
 	t.Cleanup(client.Close)
 	return g, OpenShellOptions{
-		Gateway: client, Provider: "laufwerk-codex", Now: time.Now,
-		Login: login.Held{Origin: "a file", Expires: time.Now().Add(time.Hour).Truncate(time.Second).UTC(), Values: map[string]string{
-			login.HeldAccess: secret, login.HeldRefresh: secret + "r", login.HeldAccount: "account-1", login.HeldID: secret + "i",
+		Gateway: client, Program: codex.New(), Provider: "laufwerk-codex", Now: time.Now,
+		Login: agent.Held{Origin: "a file", Expires: time.Now().Add(time.Hour).Truncate(time.Second).UTC(), Values: map[string]string{
+			codex.HeldAccess: secret, codex.HeldRefresh: secret + "r", codex.HeldAccount: "account-1", codex.HeldID: secret + "i",
 		}},
 	}
 }
@@ -48,13 +50,13 @@ func (o OpenShellOptions) mustHave(t *testing.T, keys ...string) *wire.Provider 
 	if presence != resource.Present {
 		t.Fatalf("%s, %v", presence, err)
 	}
-	if got := slices.Sorted(maps.Keys(p.GetCredentials())); p.GetType() != openshell.CodexProfile || !slices.Equal(got, keys) {
+	if got := slices.Sorted(maps.Keys(p.GetCredentials())); p.GetType() != codex.Profile || !slices.Equal(got, keys) {
 		t.Errorf("%s has %v, want %v", p.GetType(), got, keys)
 	}
 	return p
 }
 
-var all = []string{login.HeldAccess, login.HeldAccount, login.HeldID, login.HeldRefresh} //nolint:gochecknoglobals // constant
+var all = []string{codex.HeldAccess, codex.HeldAccount, codex.HeldID, codex.HeldRefresh} //nolint:gochecknoglobals // constant
 
 func TestOpenShell(t *testing.T) {
 	g, o := provisioning(t)
@@ -65,7 +67,7 @@ func TestOpenShell(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	const want = "--- codex\n+++ laufwerk-codex\n@@ -1,4 +1,4 @@\n-id: codex\n+id: laufwerk-codex\n name: Codex\n"
-	if !strings.HasPrefix(r.Profile.Diff, want) || !strings.Contains(r.Profile.Diff, "\n+  "+openshell.CodexBinaries+"\n") || strings.Count(r.Profile.Diff, "\n-") != 1 {
+	if !strings.HasPrefix(r.Profile.Diff, want) || !strings.Contains(r.Profile.Diff, "\n+  "+policy.Binaries(codex.Name)+"\n") || strings.Count(r.Profile.Diff, "\n-") != 1 {
 		t.Error(r.Profile.Diff)
 	}
 	if calls := g.Calls(); calls["ImportProviderProfiles"]+calls["CreateProvider"]+calls["UpdateProvider"] > 0 {
@@ -77,11 +79,11 @@ func TestOpenShell(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	p := o.mustHave(t, all...)
-	if at := p.GetCredentialExpiresAtMs(); len(at) != 1 || at[login.HeldAccess] != o.Login.Expires.UnixMilli() {
+	if at := p.GetCredentialExpiresAtMs(); len(at) != 1 || at[codex.HeldAccess] != o.Login.Expires.UnixMilli() {
 		t.Errorf("%v", at)
 	}
 	own, _, _ := o.Gateway.Profile(t.Context(), "codex")
-	ours, presence, err := o.Gateway.Profile(t.Context(), openshell.CodexProfile)
+	ours, presence, err := o.Gateway.Profile(t.Context(), codex.Profile)
 	if presence != resource.Present || len(ours.GetBinaries()) != len(own.GetBinaries())+1 || len(ours.GetEndpoints()) != 4 || len(ours.GetCredentials()) != 4 {
 		t.Errorf("%v %v %v", ours, presence, err)
 	}
@@ -104,12 +106,12 @@ func TestRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Rotate = true
-	o.Login = login.Held{Origin: "the environment", Values: map[string]string{login.HeldAccess: secret + "2", login.HeldRefresh: secret + "r2", login.HeldAccount: "account-1"}}
+	o.Login = agent.Held{Origin: "the environment", Values: map[string]string{codex.HeldAccess: secret + "2", codex.HeldRefresh: secret + "r2", codex.HeldAccount: "account-1"}}
 	r, err := OpenShell(t.Context(), o)
 	if err != nil || r.Provider.Done != Rotated || r.Profile.Done != Kept {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if p := o.mustHave(t, login.HeldAccess, login.HeldAccount, login.HeldRefresh); p.GetCredentialExpiresAtMs()[login.HeldAccess] != 0 {
+	if p := o.mustHave(t, codex.HeldAccess, codex.HeldAccount, codex.HeldRefresh); p.GetCredentialExpiresAtMs()[codex.HeldAccess] != 0 {
 		t.Errorf("%v", p.GetCredentialExpiresAtMs())
 	}
 }
@@ -127,8 +129,8 @@ func TestWhatIsThereIsNotOverwritten(t *testing.T) {
 		rotate bool
 		want   string // of the error
 	}{
-		"another type":              {of("laufwerk-codex", "codex", login.HeldRequired()...), false, `of type "codex"`},
-		"another type, with rotate": {of("laufwerk-codex", "codex", login.HeldRequired()...), true, `of type "codex"`},
+		"another type":              {of("laufwerk-codex", "codex", codex.New().Credential().Profile.Required...), false, `of type "codex"`},
+		"another type, with rotate": {of("laufwerk-codex", "codex", codex.New().Credential().Profile.Required...), true, `of type "codex"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, o := provisioning(t)
@@ -153,10 +155,10 @@ func TestWhatIsThereIsNotOverwritten(t *testing.T) {
 		if _, err := OpenShell(t.Context(), dry); err != nil { // brings the profile
 			t.Fatal(err)
 		}
-		if _, err := o.Gateway.CreateProvider(t.Context(), of(o.Provider, openshell.CodexProfile, login.HeldAccess, login.HeldAccount)); err != nil {
+		if _, err := o.Gateway.CreateProvider(t.Context(), of(o.Provider, codex.Profile, codex.HeldAccess, codex.HeldAccount)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), login.HeldRefresh) || !strings.Contains(failure.As(err).Hint, "--rotate") {
+		if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), codex.HeldRefresh) || !strings.Contains(failure.As(err).Hint, "--rotate") {
 			t.Error(err)
 		}
 		o.Rotate = true
@@ -168,11 +170,11 @@ func TestWhatIsThereIsNotOverwritten(t *testing.T) {
 	t.Run("a profile of somebody's", func(t *testing.T) {
 		_, o := provisioning(t)
 		own, _, _ := o.Gateway.Profile(t.Context(), "codex")
-		own.Id, own.ResourceVersion, own.Source = openshell.CodexProfile, 0, ""
+		own.Id, own.ResourceVersion, own.Source = codex.Profile, 0, ""
 		if _, err := o.Gateway.ImportProfile(t.Context(), own, "a test"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), openshell.CodexBinaries) {
+		if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), policy.Binaries(codex.Name)) {
 			t.Error(err)
 		}
 	})
@@ -195,8 +197,8 @@ func TestFaultsOfProvisioning(t *testing.T) {
 					if _, err := OpenShell(t.Context(), o); err != nil {
 						t.Fatal(err)
 					}
-					o.Rotate, keys = true, []string{login.HeldAccess, login.HeldAccount, login.HeldRefresh}
-					o.Login.Values = map[string]string{login.HeldAccess: secret + "2", login.HeldRefresh: secret + "r2", login.HeldAccount: "account-1"}
+					o.Rotate, keys = true, []string{codex.HeldAccess, codex.HeldAccount, codex.HeldRefresh}
+					o.Login.Values = map[string]string{codex.HeldAccess: secret + "2", codex.HeldRefresh: secret + "r2", codex.HeldAccount: "account-1"}
 				}
 				g.Fault(call, fault())
 				r, err := OpenShell(t.Context(), o)
@@ -226,18 +228,18 @@ func TestSomebodyElseIsQuicker(t *testing.T) {
 		want string // of the error, "" for none
 	}{
 		"the profile": {"ImportProviderProfiles", func(t *testing.T, o OpenShellOptions) {
-			own, _, err := o.Gateway.Profile(t.Context(), builtIn)
+			own, _, err := o.Gateway.Profile(t.Context(), "codex")
 			if err == nil {
-				_, err = o.Gateway.ImportProfile(t.Context(), adapted(own), "somebody")
+				_, err = o.Gateway.ImportProfile(t.Context(), o.adapted(own), "somebody")
 			}
 			if err != nil {
 				t.Error(err)
 			}
 		}, ""},
 		"a profile that will not do": {"ImportProviderProfiles", func(t *testing.T, o OpenShellOptions) {
-			own, _, err := o.Gateway.Profile(t.Context(), builtIn)
+			own, _, err := o.Gateway.Profile(t.Context(), "codex")
 			if err == nil {
-				ours := adapted(own)
+				ours := o.adapted(own)
 				ours.Credentials = ours.Credentials[:1]
 				_, err = o.Gateway.ImportProfile(t.Context(), ours, "somebody")
 			}
@@ -251,7 +253,7 @@ func TestSomebodyElseIsQuicker(t *testing.T) {
 			}
 		}, ""},
 		"a provider of another type": {"CreateProvider", func(t *testing.T, o OpenShellOptions) {
-			if _, err := o.Gateway.CreateProvider(t.Context(), &wire.Provider{Metadata: &wire.ObjectMeta{Name: o.Provider}, Type: builtIn, Credentials: o.Login.Values}); err != nil {
+			if _, err := o.Gateway.CreateProvider(t.Context(), &wire.Provider{Metadata: &wire.ObjectMeta{Name: o.Provider}, Type: "codex", Credentials: o.Login.Values}); err != nil {
 				t.Error(err)
 			}
 		}, `of type "codex"`},

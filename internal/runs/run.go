@@ -66,7 +66,7 @@ type Service struct {
 	Driver   *claims.Driver
 	Script   *script.Runner
 	Provider func(kind string) (providers.Provider, bool)
-	Harness  func(program string) (agent.Harness, bool)
+	Programs agent.Programs
 	HomeDir  string // of the user, for "~/"
 	Now      func() time.Time
 	Build    string

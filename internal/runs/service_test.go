@@ -88,7 +88,7 @@ func (w *world) service() *runs.Service {
 	return &runs.Service{
 		Home: home, Store: st, Driver: driver, Script: &script.Runner{Executable: exe}, HomeDir: w.dir, Now: now, Build: "test", Command: "laufwerk test", HostVars: vars,
 		Provider: func(kind string) (providers.Provider, bool) { return host, kind == local.Kind },
-		Harness:  func(program string) (agent.Harness, bool) { return command.New(vars), program == command.Program },
+		Programs: agent.Programs{command.New(vars)},
 	}
 }
 

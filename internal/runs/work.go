@@ -281,7 +281,7 @@ func (s *Service) operations(st Started, j *journal.Journal, h Hooks) workflow.O
 	told := toldUpTo(j)
 	return workflow.OperationsConfig{
 		Run: r.ID, RunDir: s.Dir(r.ID), Root: r.Root, Scope: r.Scope, HomeDir: s.HomeDir, State: s.Home.Dir(), Driver: s.Driver,
-		Targets: targets, Provider: s.Provider, Harness: s.Harness, HostVars: s.HostVars, Now: s.Now,
+		Targets: targets, Provider: s.Provider, Programs: s.Programs, HostVars: s.HostVars, Now: s.Now,
 		WorkspaceDir: s.Home.WorkspaceDir, Ask: h.Ask, NoExchange: h.NoExchange, MaxFiles: s.MaxFiles, MaxBytes: s.MaxBytes,
 		EventsFrom: func(op string) int64 { return told[op] },
 	}

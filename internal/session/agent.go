@@ -40,7 +40,7 @@ var agentID = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9._-]{1,63}$`}
 
 // NormalizeAgent holds the rules of `.agent()`: what no access to the target could enforce is refused here, before anything
 // runs. The value is what the constructor was given, with the described target and harness in it. It does no I/O.
-func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers.Provider, bool), known func(program string) (agent.Harness, bool)) (Agent, error) {
+func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers.Provider, bool), programs agent.Programs) (Agent, error) {
 	fields, err := options.Fields("", value, "target", "harness", "id", "instructions", "permissionMode", "skills", "activeTools")
 	if err != nil {
 		return Agent{}, err
@@ -57,21 +57,21 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 		return Agent{}, options.Invalid("target", "the provider %q is not part of this build", a.Target.Kind)
 	}
 	on := p.Info()
-	h, ok := known(a.Harness.Program)
+	program, ok := programs.Find(a.Harness.Program)
 	if !ok {
 		return Agent{}, options.Invalid("harness", "the agent program %q is not part of this build", a.Harness.Program)
 	}
-	if on.Harnesses != nil && !slices.Contains(on.Harnesses, a.Harness.Program) {
-		return Agent{}, options.Invalid("harness", "%s targets cannot run %q; they run: %v", on.Kind, a.Harness.Program, on.Harnesses)
+	if on.Programs != nil && !slices.Contains(on.Programs, a.Harness.Program) {
+		return Agent{}, options.Invalid("harness", "%s targets cannot run %q; they run: %v", on.Kind, a.Harness.Program, on.Programs)
 	}
-	if a.ID, err = optional(fields, "id", h.Program(), idExpected); err != nil {
+	if a.ID, err = optional(fields, "id", program.Name(), idExpected); err != nil {
 		return Agent{}, err
 	}
 	if !agentID.MatchString(a.ID) {
 		return Agent{}, options.Invalid("id", "expected %s, got %q", idExpected, a.ID)
 	}
-	if need := h.Credential(); need != "" && !slices.Contains(p.Credentials(fields["target"]), need) {
-		return Agent{}, options.Invalid("harness", "%s runs with a login of yours, and the target %q has none: give its constructor `credentials: %q`", h.Program(), a.Target.ID, need)
+	if need := program.Credential(); need != nil && !slices.Contains(p.Credentials(fields["target"]), need.Kind) {
+		return Agent{}, options.Invalid("harness", "%s runs with a login of yours, and the target %q has none: give its constructor `credentials: %q`", program.Name(), a.Target.ID, need.Kind)
 	}
 	if a.Instructions, err = optional(fields, "instructions", "", "a text"); err != nil {
 		return Agent{}, err
@@ -98,7 +98,7 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 			return Agent{}, err
 		}
 	}
-	return a, h.Accept(agent.Agent{
+	return a, program.Accept(agent.Requirements{
 		Options: a.Harness.Options, Instructions: a.Instructions, PermissionMode: a.PermissionMode, Skills: a.Skills, ActiveTools: a.ActiveTools,
 	})
 }

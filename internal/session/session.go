@@ -71,7 +71,7 @@ type Config struct {
 	Driver     *claims.Driver
 	Targets    map[string]targets.Definition // the registered ones, by id
 	Provider   func(kind string) (providers.Provider, bool)
-	Harness    func(program string) (agent.Harness, bool)
+	Programs   agent.Programs
 	Workspace  func(id string) (Workspace, bool)
 	HostEnv    func(name string) (string, bool) // the worker's environment, for fromHost
 	Now        func() time.Time
@@ -149,7 +149,7 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 	if a.Access == ReadOnly && !info.ReadOnly {
 		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: read-only access is refused on %s: %s", key, info.Kind, info.ReadOnlyReason)
 	}
-	if _, ok := m.Harness(a.Agent.Harness.Program); !ok {
+	if _, ok := m.Programs.Find(a.Agent.Harness.Program); !ok {
 		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: the agent program %q is not part of this build", key, a.Agent.Harness.Program)
 	}
 	if missing := p.Ready(ctx, def, m.need(a.Agent)); len(missing) > 0 {
@@ -382,9 +382,8 @@ func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error
 // need is what a target must have for an agent.
 func (m *Manager) need(a Agent) providers.Need {
 	n := providers.Need{Program: a.Harness.Program}
-	h, ok := m.Harness(a.Harness.Program)
-	if named, is := h.(agent.Named); ok && is {
-		n.Executable = named.Executable(a.Harness.Options)
+	if program, ok := m.Programs.Find(a.Harness.Program); ok {
+		n.Executable = program.Executable(a.Harness.Options)
 	}
 	return n
 }

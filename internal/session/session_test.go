@@ -124,7 +124,7 @@ func TestAgentsThatLocalTargetsRefuse(t *testing.T) {
 		value := json.RawMessage(`{"target":` + target + `,"harness":{"program":"command","options":{"command":["x"],"protocol":"text"}},` + given + `}`)
 		a, err := session.NormalizeAgent(value,
 			func(string) (providers.Provider, bool) { return local.New("", nil, nil), true },
-			func(string) (agent.Harness, bool) { return command.New(nil), true })
+			agent.Programs{command.New(nil)})
 		if words == nil {
 			if err != nil || a.ID != "command" || a.PermissionMode != agent.AllowAll || a.Instructions != "be brief" {
 				t.Errorf("%s: %+v, %v", given, a, err)
@@ -144,10 +144,10 @@ func TestAgentsThatLocalTargetsRefuse(t *testing.T) {
 	}
 }
 
-// skilled is a provider that says it brings skills along, pliable a harness that takes them.
+// skilled is a provider that says it brings skills along, pliable a program that takes them.
 type (
 	skilled struct{ *local.Provider }
-	pliable struct{ *command.Harness }
+	pliable struct{ *command.Program }
 )
 
 func (p skilled) Info() providers.Info {
@@ -156,14 +156,14 @@ func (p skilled) Info() providers.Info {
 	return i
 }
 
-func (pliable) Accept(agent.Agent) error { return nil }
+func (pliable) Accept(agent.Requirements) error { return nil }
 
 // choosy is a provider that runs one program, as a gateway that holds the login of one.
 type choosy struct{ *local.Provider }
 
 func (p choosy) Info() providers.Info {
 	i := p.Provider.Info()
-	i.Kind, i.Harnesses = "openshell", []string{"codex"}
+	i.Kind, i.Programs = "openshell", []string{"codex"}
 	return i
 }
 
@@ -171,7 +171,7 @@ func TestAgentsThatATargetCannotRun(t *testing.T) {
 	t.Parallel()
 	_, err := session.NormalizeAgent(json.RawMessage(`{"target":{"kind":"openshell","id":"box","options":{},"fingerprint":"f"},"harness":{"program":"command","options":{"command":["x"],"protocol":"text"}}}`),
 		func(string) (providers.Provider, bool) { return choosy{local.New("", nil, nil)}, true },
-		func(string) (agent.Harness, bool) { return command.New(nil), true })
+		agent.Programs{command.New(nil)})
 	if f := failure.As(err); f == nil || len(f.Paths) != 1 || f.Paths[0] != "harness" || !strings.Contains(f.Message, `openshell targets cannot run "command"; they run: [codex]`) {
 		t.Errorf("%v", err)
 	}
@@ -179,10 +179,10 @@ func TestAgentsThatATargetCannotRun(t *testing.T) {
 
 func TestAgentsOfTargetsThatIsolate(t *testing.T) {
 	t.Parallel()
-	normalize := func(skills string, h agent.Harness) (session.Agent, error) {
+	normalize := func(skills string, h agent.Program) (session.Agent, error) {
 		return session.NormalizeAgent(json.RawMessage(`{"target":{"kind":"local","id":"local","options":{"id":"local"},"fingerprint":"f"},"harness":{"program":"command","options":{"command":["x"],"protocol":"text"}},"skills":`+skills+`}`),
 			func(string) (providers.Provider, bool) { return skilled{local.New("", nil, nil)}, true },
-			func(string) (agent.Harness, bool) { return h, true })
+			agent.Programs{h})
 	}
 	a, err := normalize(`[{"name":"a-1","description":"Für ü: \"x\"","content":"c","files":{"b/c.sh":"#!/bin/sh\n","b/d":""}},{"name":"b","description":"d","content":""}]`, pliable{command.New(nil)})
 	if err != nil || len(a.Skills) != 2 || a.Skills[0].Files["b/c.sh"] != "#!/bin/sh\n" || a.Skills[1].Name != "b" {

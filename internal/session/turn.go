@@ -51,11 +51,11 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 			return nil, Turned{}, failure.New(failure.Usage, "ask: output: %v", err)
 		}
 	}
-	h, ok := m.Harness(s.agent.Harness.Program)
+	program, ok := m.Programs.Find(s.agent.Harness.Program)
 	if !ok {
 		return nil, Turned{}, failure.New(failure.Unsupported, "the agent program %q is not part of this build", s.agent.Harness.Program)
 	}
-	t := &turn{m: m, s: s, h: h, op: op, conversation: s.conversation, Turn: agent.Turn{
+	t := &turn{m: m, s: s, program: program, op: op, conversation: s.conversation, Turn: agent.Turn{
 		Options: s.agent.Harness.Options, Prompt: a.Prompt, Schema: a.Output, Instructions: s.agent.Instructions,
 		PermissionMode: s.agent.PermissionMode, Skills: s.agent.Skills, State: s.state,
 	}}
@@ -78,7 +78,7 @@ type turn struct {
 	agent.Turn
 	m            *Manager
 	s            *state
-	h            agent.Harness
+	program      agent.Program
 	op           Operation
 	conversation string // as the program has named it by now
 	usage        *agent.Usage
@@ -95,7 +95,7 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 			spec: func(sb providers.Sandbox, continued bool) (supervise.Spec, error) {
 				return t.spec(ctx, sb, continued, timeout)
 			},
-			begin:  func() { t.reader, t.told = t.h.Reader(t.Turn), false },
+			begin:  func() { t.reader, t.told = t.program.Reader(t.Turn), false },
 			stdout: t.feed,
 			leave:  func(at *place) { at.Conversation, at.Continued = t.conversation, t.Continued },
 			recall: t.recall,
@@ -143,20 +143,20 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 // spec is a new attempt: the program's login and files are put into its home first.
 func (t *turn) spec(ctx context.Context, sb providers.Sandbox, continued bool, timeout time.Duration) (supervise.Spec, error) {
 	telling := providers.WithProgress(ctx, func(text string) { t.op.Event(journal.Event{Kind: "progress", Text: text}) })
-	prog, err := sb.Program(telling, t.h.Program())
+	prog, err := sb.Program(telling, t.program.Name())
 	if err != nil {
 		return supervise.Spec{}, err
 	}
 	t.m.Secrets.Add(sb.Secrets()...) // the login may be a newer one
 	t.Binary, t.Home, t.Placeholders, t.Workdir = prog.Path, prog.Home, prog.Placeholders, sb.Workdir()
 	t.Continued, t.Conversation = continued, t.conversation
-	cmd, err := t.h.Turn(t.Turn)
+	cmd, err := t.program.Turn(t.Turn)
 	if err != nil {
 		return supervise.Spec{}, err
 	}
 	for _, f := range cmd.Files {
-		if err := sb.Place(ctx, t.h.Program(), f); err != nil {
-			return supervise.Spec{}, failure.Wrap(err, failure.Failed, "put %s into the home of %s", f.Path, t.h.Program())
+		if err := sb.Place(ctx, t.program.Name(), f); err != nil {
+			return supervise.Spec{}, failure.Wrap(err, failure.Failed, "put %s into the home of %s", f.Path, t.program.Name())
 		}
 	}
 	return supervise.Spec{

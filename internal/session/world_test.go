@@ -174,7 +174,7 @@ func (w *world) worker() *session.Manager {
 	return session.NewManager(session.Config{
 		Run: w.run, RunDir: w.dir, Root: w.ws, Project: "p", Driver: driver, Targets: map[string]targets.Definition{def.ID: def},
 		Provider: func(string) (providers.Provider, bool) { return p, true },
-		Harness:  func(string) (agent.Harness, bool) { return command.New(w.host), true },
+		Programs: agent.Programs{command.New(w.host)},
 		Workspace: func(id string) (session.Workspace, bool) {
 			return session.Workspace{ID: id, Dir: w.ws, Target: described(def)}, id == workspace
 		},

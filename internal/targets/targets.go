@@ -27,8 +27,8 @@ func ID(raw json.RawMessage, kind string) (string, error) {
 	return id, err
 }
 
-// Credentials is the option `credentials`: one login or several, sorted, each once.
-func Credentials(raw json.RawMessage) ([]string, error) {
+// Credentials is the option `credentials`: one login or several of the known kinds, sorted, each once.
+func Credentials(raw json.RawMessage, kinds []string) ([]string, error) {
 	const path = "credentials"
 	if options.Absent(raw) {
 		return nil, nil
@@ -46,7 +46,7 @@ func Credentials(raw json.RawMessage) ([]string, error) {
 		if !single {
 			at = options.Index(path, i)
 		}
-		s, err := options.OneOf(at, e, "codex-subscription", "claude-subscription")
+		s, err := options.OneOf(at, e, kinds...)
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ type OperationsConfig struct {
 	Driver       *claims.Driver
 	Targets      map[string]targets.Definition
 	Provider     func(kind string) (providers.Provider, bool)
-	Harness      func(program string) (agent.Harness, bool)
+	Programs     agent.Programs
 	HostVars     map[string]string
 	WorkspaceDir func(id string) string
 	Now          func() time.Time
@@ -53,7 +53,7 @@ func NewOperations(c OperationsConfig) *Operations {
 	o := &Operations{c: c}
 	o.workspaces = newWorkspaces(c)
 	o.sessions = session.NewManager(session.Config{
-		Run: c.Run, RunDir: c.RunDir, Root: c.Root, Project: c.Scope, Driver: c.Driver, Targets: c.Targets, Provider: c.Provider, Harness: c.Harness,
+		Run: c.Run, RunDir: c.RunDir, Root: c.Root, Project: c.Scope, Driver: c.Driver, Targets: c.Targets, Provider: c.Provider, Programs: c.Programs,
 		Secrets: c.Secrets, Workspace: o.workspaces.forSession, HostEnv: func(name string) (string, bool) { v, ok := c.HostVars[name]; return v, ok }, Now: c.Now, EventsFrom: c.EventsFrom,
 	})
 	o.workspaces.quiet = o.sessions.WithoutWriter

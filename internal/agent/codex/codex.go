@@ -17,8 +17,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
-// Program is the harness's name, and the prepared program's.
-const Program = "codex"
+// Name is the harness's name, and the prepared program's.
+const Name = "codex"
+
+const title = "Codex"
 
 // Bounds of what is handed to Codex. It refuses prompts of more than 1 MiB characters itself, and one argument of a
 // program has at most 128 KiB on Linux.
@@ -32,23 +34,26 @@ const maxStdout = 1 << 30
 
 const schemaFile = "output-schema.json"
 
-// Harness drives Codex.
-type Harness struct{}
+// Program drives Codex.
+type Program struct{}
 
 // New makes the harness.
-func New() *Harness { return &Harness{} }
+func New() *Program { return &Program{} }
 
-var _ agent.Harness = (*Harness)(nil)
+var _ agent.Program = (*Program)(nil)
 
-// Program is the harness's name.
-func (*Harness) Program() string { return Program }
+// Name is the harness's name.
+func (*Program) Name() string { return Name }
 
-// Credential is a ChatGPT subscription: logins by API key are refused.
-func (*Harness) Credential() string { return "codex-subscription" }
+// Title is what people call it.
+func (*Program) Title() string { return title }
+
+// Executable is none: Codex is installed by its recipe.
+func (*Program) Executable(json.RawMessage) string { return "" }
 
 // Accept holds the rules of `.agent()`. The permission modes are Codex's own sandbox, which the kernel enforces for the
 // commands of its tools: where the kernel refuses, a command fails and does not run without it.
-func (*Harness) Accept(a agent.Agent) error {
+func (*Program) Accept(a agent.Requirements) error {
 	if len(a.ActiveTools) > 0 {
 		return options.Invalid("activeTools", "Codex cannot be given a choice of its tools; permissionMode says what they may do")
 	}
@@ -62,7 +67,7 @@ func (*Harness) Accept(a agent.Agent) error {
 }
 
 // Turn says what to run.
-func (*Harness) Turn(t agent.Turn) (agent.Command, error) {
+func (*Program) Turn(t agent.Turn) (agent.Command, error) {
 	var c config
 	if err := json.Unmarshal(t.Options, &c); err != nil {
 		return agent.Command{}, err

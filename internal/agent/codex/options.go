@@ -23,7 +23,7 @@ type config struct {
 var modelName = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`}
 
 // Validate holds the rules of createCodex. Its own normalised form is valid and stays as it is.
-func (*Harness) Validate(given json.RawMessage) (json.RawMessage, error) {
+func (*Program) Validate(given json.RawMessage) (json.RawMessage, error) {
 	fields, err := options.Fields("", given, "model", "reasoningEffort", "webSearch", "config")
 	if err != nil {
 		return nil, err

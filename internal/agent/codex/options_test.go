@@ -73,7 +73,7 @@ func TestRefusedOptions(t *testing.T) {
 }
 
 func TestWhatAnAgentMayNotAsk(t *testing.T) {
-	for path, a := range map[string]agent.Agent{
+	for path, a := range map[string]agent.Requirements{
 		"activeTools":  {PermissionMode: agent.AllowAll, ActiveTools: []string{"x"}},
 		"instructions": {PermissionMode: agent.AllowAll, Instructions: strings.Repeat("x", maxInstructions+1)},
 	} {
@@ -82,7 +82,7 @@ func TestWhatAnAgentMayNotAsk(t *testing.T) {
 		}
 	}
 	for _, mode := range []string{agent.AllowAll, agent.AllowEdits, agent.AllowReads} {
-		if err := New().Accept(agent.Agent{PermissionMode: mode, Instructions: "be kind"}); err != nil {
+		if err := New().Accept(agent.Requirements{PermissionMode: mode, Instructions: "be kind"}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -38,7 +38,7 @@ type state struct {
 }
 
 // Reader reads one turn.
-func (*Harness) Reader(t agent.Turn) agent.Reader {
+func (*Program) Reader(t agent.Turn) agent.Reader {
 	r := &reader{asked: t.Conversation}
 	r.Lines = agent.NewLines(r.line)
 	_ = json.Unmarshal(t.State, &r.before) // none at the beginning

@@ -21,8 +21,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
-// Program is the harness's name.
-const Program = "command"
+// Name is the harness's name.
+const Name = "command"
 
 // The protocols.
 const (
@@ -30,19 +30,19 @@ const (
 	JSON = "json"
 )
 
-// Harness drives a program of the user's own.
-type Harness struct{ host map[string]string }
+// Program drives a program of the user's own.
+type Program struct{ host map[string]string }
 
 // New makes the harness; host is the worker's environment, from which variables are taken that say so.
-func New(host map[string]string) *Harness { return &Harness{host: host} }
+func New(host map[string]string) *Program { return &Program{host: host} }
 
-var _ agent.Harness = (*Harness)(nil)
+var _ agent.Program = (*Program)(nil)
 
-// Program is the harness's name.
-func (*Harness) Program() string { return Program }
+// Name is the harness's name.
+func (*Program) Name() string { return Name }
 
 // Executable is the program that the target has to have.
-func (*Harness) Executable(given json.RawMessage) string {
+func (*Program) Executable(given json.RawMessage) string {
 	var c config
 	if json.Unmarshal(given, &c) != nil || len(c.Command) == 0 {
 		return ""
@@ -50,11 +50,17 @@ func (*Harness) Executable(given json.RawMessage) string {
 	return c.Command[0]
 }
 
+// Title is what people call it.
+func (*Program) Title() string { return "a program of your own" }
+
+// Recipe is none: the target has the program.
+func (*Program) Recipe() *agent.Recipe { return nil }
+
 // Credential is none: a program of the user's own brings its own.
-func (*Harness) Credential() string { return "" }
+func (*Program) Credential() *agent.Credential { return nil }
 
 // Accept refuses what only a program that laufwerk knows could be told.
-func (*Harness) Accept(a agent.Agent) error {
+func (*Program) Accept(a agent.Requirements) error {
 	if a.PermissionMode != agent.AllowAll {
 		return options.Invalid("permissionMode", "%q is refused: a program of your own has no permissions that laufwerk could set; use a target that isolates it", a.PermissionMode)
 	}
@@ -75,7 +81,7 @@ type config struct {
 }
 
 // Validate holds the rules of createCommand. Its own normalised form is valid and stays as it is.
-func (*Harness) Validate(given json.RawMessage) (json.RawMessage, error) {
+func (*Program) Validate(given json.RawMessage) (json.RawMessage, error) {
 	fields, err := options.Fields("", given, "command", "env", "protocol")
 	if err != nil {
 		return nil, err
@@ -112,7 +118,7 @@ type request struct {
 }
 
 // Turn says what to run. The program's own graceful stop is what a terminal sends it: SIGINT.
-func (h *Harness) Turn(t agent.Turn) (agent.Command, error) {
+func (h *Program) Turn(t agent.Turn) (agent.Command, error) {
 	c, err := parse(t.Options)
 	if err != nil {
 		return agent.Command{}, err
@@ -161,7 +167,7 @@ func prompt(t agent.Turn, schema bool) string {
 }
 
 // Reader reads one turn. Options that Validate did not make are reported by the reader's End.
-func (*Harness) Reader(t agent.Turn) agent.Reader {
+func (*Program) Reader(t agent.Turn) agent.Reader {
 	c, err := parse(t.Options)
 	switch {
 	case err != nil:

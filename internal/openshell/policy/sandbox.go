@@ -10,8 +10,10 @@ import (
 const (
 	Root = "/sandbox"      // its working directory, in which only what follows can be written
 	Home = "/sandbox/home" // the session's private home
-	Ops  = "/sandbox/ops"  // the records of its commands
-	Work = "/sandbox/work" // the workspace
+	// Programs is where images have agent programs, each in a folder of its name.
+	Programs = "/sandbox/.harness-bootstrap"
+	Ops      = "/sandbox/ops"  // the records of its commands
+	Work     = "/sandbox/work" // the workspace
 )
 
 // readOnly and readWrite are the paths that every sandbox may use: under hard_requirement each of them has to be in the image.
@@ -44,3 +46,7 @@ func Sandbox(p Policies, writable bool, uid, gid int) *wire.SandboxPolicy {
 		NetworkPolicies: p.Wire(),
 	}
 }
+
+// Binaries are the executables of an agent program in prepared images, as profiles and policies name them. A rule for them also
+// holds for what they start.
+func Binaries(program string) string { return Programs + "/" + program + "/node_modules/**" }

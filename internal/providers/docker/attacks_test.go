@@ -17,6 +17,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
@@ -195,7 +196,7 @@ func TestNothingInsideHoldsTheHostUp(t *testing.T) {
 		w.appears(name)
 	}
 	stop("2")
-	if err := sb.(*sandbox).secret(w.ctx(), codex, "auth.json", []byte("{}")); err != nil {
+	if err := sb.(*sandbox).secret(w.ctx(), codex.Name, "auth.json", []byte("{}")); err != nil {
 		t.Errorf("put: %v", err)
 	}
 	stop("3")

@@ -3,6 +3,7 @@ package docker
 import (
 	"encoding/json"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
@@ -43,8 +44,8 @@ type prepared struct {
 
 // Validate holds the rules of createDockerExecution. Its own normalised form is valid and stays as it is. An image that came
 // from loadPreparedCodexImage and the cache's folder say where the same thing is found: they do not count in the fingerprint.
-func Validate(given json.RawMessage) (targets.Definition, error) {
-	c, err := parse(given)
+func (p *Provider) Validate(given json.RawMessage) (targets.Definition, error) {
+	c, err := parse(given, p.c.Programs)
 	if err != nil {
 		return targets.Definition{}, err
 	}
@@ -56,7 +57,7 @@ func Validate(given json.RawMessage) (targets.Definition, error) {
 	return targets.NewDefinition(Kind, c.ID, c, defining)
 }
 
-func parse(given json.RawMessage) (config, error) {
+func parse(given json.RawMessage, programs agent.Programs) (config, error) {
 	c := config{Network: bridge}
 	given, ours := apart(given)
 	fields, err := options.Fields("", given, "id", "image", "codexBootstrap", "credentials", "resources", "network", "env", "imageCacheDirectory")
@@ -76,7 +77,7 @@ func parse(given json.RawMessage) (config, error) {
 			return c, err
 		}
 	}
-	if c.Credentials, err = targets.Credentials(fields["credentials"]); err != nil {
+	if c.Credentials, err = targets.Credentials(fields["credentials"], programs.CredentialKinds()); err != nil {
 		return c, err
 	}
 	if c.Resources, err = targets.ParseResources("resources", fields["resources"]); err != nil {
@@ -87,7 +88,7 @@ func parse(given json.RawMessage) (config, error) {
 			return c, err
 		}
 	}
-	if c.Env, err = environment.Parse("env", fields["env"], "HOME", "TMPDIR", "CODEX_HOME"); err != nil {
+	if c.Env, err = environment.Parse("env", fields["env"], append([]string{"HOME", "TMPDIR"}, programs.HomeVariables()...)...); err != nil {
 		return c, err
 	}
 	if raw := fields["imageCacheDirectory"]; !options.Absent(raw) {

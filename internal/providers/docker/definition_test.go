@@ -6,8 +6,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
+
+// programs are agent programs as the build has them.
+func programs() agent.Programs { return agent.Programs{codex.New(), command.New(nil)} }
+
+func validate(given json.RawMessage) (targets.Definition, error) {
+	return New(Config{Programs: programs()}).Validate(given)
+}
 
 var anID = "sha256:" + strings.Repeat("0a", 32)
 
@@ -67,13 +78,13 @@ func TestValidate(t *testing.T) {
 		{`{"prepared":true}`, "prepared", "there is no such option"},
 		{`{"prepared":{"image":"` + anID + `"},"image":"node:22"}`, "prepared", "there is no such option"},
 	} {
-		def, err := Validate(json.RawMessage(c.given))
+		def, err := validate(json.RawMessage(c.given))
 		if c.message == "" {
 			if err != nil {
 				t.Errorf("%s: %v", c.given, err)
 				continue
 			}
-			again, err := Validate(def.Options)
+			again, err := validate(def.Options)
 			if err != nil || again.Fingerprint != def.Fingerprint || string(again.Options) != string(def.Options) || def.Kind != Kind {
 				t.Errorf("%s: the normalised form changed: %s %v", c.given, again.Options, err)
 			}
@@ -89,7 +100,7 @@ func TestValidate(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	of := func(s string) string {
 		t.Helper()
-		def, err := Validate(json.RawMessage(s))
+		def, err := validate(json.RawMessage(s))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +131,7 @@ func TestFingerprint(t *testing.T) {
 }
 
 func TestCredentials(t *testing.T) {
-	def, err := Validate(json.RawMessage(`{"credentials":["codex-subscription","claude-subscription"]}`))
+	def, err := validate(json.RawMessage(`{"credentials":["codex-subscription","claude-subscription"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

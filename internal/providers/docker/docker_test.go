@@ -13,6 +13,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -56,7 +57,7 @@ func newWorld(t *testing.T, endpoint string) *world {
 	t.Cleanup(e.Close)
 	w.Provider = New(Config{
 		Executable: testkit.Binary(t), Vars: map[string]string{"PATH": os.Getenv("PATH"), "TOLD": "from the host"}, Now: time.Now,
-		UID: os.Getuid(), GID: os.Getgid(), State: t.TempDir(),
+		UID: os.Getuid(), GID: os.Getgid(), State: t.TempDir(), Programs: programs(),
 		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil },
 	})
 	if os.Getuid() == 0 {
@@ -76,7 +77,7 @@ func (w *world) ctx() context.Context {
 
 func (w *world) target(options string) targets.Definition {
 	w.t.Helper()
-	def, err := Validate(json.RawMessage(options))
+	def, err := validate(json.RawMessage(options))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -355,7 +356,7 @@ func TestAStoppedContainerIsStartedAgain(t *testing.T) {
 	def := w.target(`{"image":"` + busybox + `"}`)
 	in, sb := w.open(def, false)
 	b := sb.(*sandbox)
-	if err := b.secret(w.ctx(), codex, "auth.json", []byte("one")); err != nil {
+	if err := b.secret(w.ctx(), codex.Name, "auth.json", []byte("one")); err != nil {
 		t.Fatal(err)
 	}
 	if said, code := w.run(in, sb, "1", "sh", "-c", "[ $(cat $HOME/codex/auth.json) = one ] && echo same; echo kept >$HOME/mine"); said != "same\n" || code != 0 {
@@ -364,7 +365,7 @@ func TestAStoppedContainerIsStartedAgain(t *testing.T) {
 	if _, err := b.e.Kill(w.ctx(), in.Resource); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.secret(w.ctx(), codex, "auth.json", []byte("canary-2")); err != nil {
+	if err := b.secret(w.ctx(), codex.Name, "auth.json", []byte("canary-2")); err != nil {
 		t.Fatal(err)
 	}
 	if said, code := w.run(in, sb, "2", "sh", "-c", "[ $(cat $HOME/codex/auth.json) = canary-2 ] && cat $HOME/mine"); said != "kept\n" || code != 0 {

@@ -6,13 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/process"
@@ -36,7 +35,7 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 		for _, id := range []string{"supervisor", "limits", "user", "image"} {
 			out = append(out, checks.New(id, checks.Skip, "the engine cannot be asked"))
 		}
-		out = append(out, p.examineCodex(c, selected{}, err)...)
+		out = append(out, p.examinePrograms(c, selected{}, err)...)
 	} else {
 		f := e.Facts()
 		out = append(out, checks.New("engine", checks.Pass, "Docker %s answers at %s", f.Version, e.Endpoint()).
@@ -44,7 +43,7 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 		out = append(out, p.examineSupervisor(f), examineLimits(c, f), p.examineUser(f))
 		i, err := p.image(ctx, e, def, c)
 		out = append(out, p.examineImage(def, c, i, err))
-		out = append(out, p.examineCodex(c, i, err)...)
+		out = append(out, p.examinePrograms(c, i, err)...)
 	}
 	for _, name := range c.Env.Missing(p.c.Vars) {
 		out = append(out, checks.New("env", checks.Fail, "the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID))
@@ -105,30 +104,44 @@ func (p *Provider) examineImage(def targets.Definition, c config, i selected, er
 	return checks.New("image", checks.Pass, "the prepared image is on the engine, and is the one of its receipt").WithEvidence(i.image.ID, receipt)
 }
 
-// examineCodex looks for the program and the login, where the target gives agents one.
-func (p *Provider) examineCodex(c config, i selected, imageErr error) []checks.Check {
-	if !slices.Contains(c.Credentials, login.CodexSubscription) {
-		return []checks.Check{checks.New(codex, checks.Skip, "the target has no `credentials`, so no agent uses Codex")}
+// examinePrograms looks for the agent programs and their logins, where the target gives agents one.
+func (p *Provider) examinePrograms(c config, i selected, imageErr error) (out []checks.Check) {
+	for _, program := range p.c.Programs {
+		name, credential := program.Name(), program.Credential()
+		if credential != nil && !slices.Contains(c.Credentials, credential.Kind) {
+			out = append(out, checks.New(name, checks.Skip, "the target has no `credentials`, so no agent uses %s", program.Title()))
+			continue
+		}
+		if program.Recipe() != nil {
+			out = append(out, examineInstalled(program, c, i, imageErr))
+		}
+		if credential == nil {
+			continue
+		}
+		if l, err := p.login(c, credential); err != nil {
+			out = append(out, checks.Failed(name+".login", err))
+		} else {
+			out = append(out, credential.Check(name+".login", l, p.c.Now()))
+		}
 	}
-	const at = "codex.program"
-	program := imagecache.Codex()
-	out := []checks.Check{checks.New(at, checks.Pass, "Codex %s is in the image", program.Version)}
+	return out
+}
+
+// examineInstalled says whether the image carries a program, or what it takes to install it in each session.
+func examineInstalled(program agent.Program, c config, i selected, imageErr error) checks.Check {
+	at, title, version := program.Name()+".program", program.Title(), program.Recipe().Version
 	switch {
 	case imageErr != nil:
-		out[0] = checks.New(at, checks.Skip, "without the image that cannot be told")
+		return checks.New(at, checks.Skip, "without the image that cannot be told")
 	case !i.prepared && c.Network == noNetwork:
-		out[0] = checks.Failed(at, unprepared(c))
+		return checks.Failed(at, unprepared(c, program))
 	case c.Network == noNetwork:
-		out[0] = checks.New(at, checks.Warn, "Codex %s is in the image, and with `network: \"none\"` it reaches no model server", program.Version)
+		return checks.New(at, checks.Warn, "%s %s is in the image, and with `network: \"none\"` it reaches no model server", title, version)
 	case !i.prepared:
-		out[0] = checks.New(at, checks.Warn, "the image %s carries no prepared Codex: every session installs %s %s before its first turn, which takes pnpm, the network and its time",
-			c.Image, program.Title, program.Version).WithFix("laufwerk prepare docker   # and leave `image` out of the target, or build on the prepared image")
+		return checks.New(at, checks.Warn, "the image %s carries no prepared %s: every session installs %s %s before its first turn, which takes pnpm, the network and its time",
+			c.Image, title, title, version).WithFix("laufwerk prepare docker   # and leave `image` out of the target, or build on the prepared image")
 	}
-	if l, err := p.login(c); err != nil {
-		return append(out, checks.Failed("codex.login", err))
-	} else {
-		return append(out, l.Check("codex.login", p.c.Now()))
-	}
+	return checks.New(at, checks.Pass, "%s %s is in the image", title, version)
 }
 
 // examineHelpers looks whether the programs are there that Docker's own command line asks for logins when it pulls.
@@ -162,13 +175,20 @@ func (p *Provider) Probe(in resource.Intent, def targets.Definition) providers.P
 			WithEvidence(fmt.Sprintf("user %d:%d", got.UID, got.GID), "kernel "+got.Kernel)
 		c, _ := decode(def)
 		s, _, err := read(in)
-		installs := err == nil && !s.Prepared && slices.Contains(c.Credentials, login.CodexSubscription)
-		return []checks.Check{ran, tools(got, installs)}
+		return []checks.Check{ran, tools(got, p.c.Programs.Installable(), func(program agent.Program) bool {
+			credential := program.Credential()
+			return err == nil && !s.Prepared && (credential == nil || slices.Contains(c.Credentials, credential.Kind))
+		})}
 	}}
 }
 
-// tools says what an image lacks. installs means that Codex is installed in each session.
-func tools(got inside.Probed, installs bool) checks.Check {
+// tools says what an image lacks. Those of the programs that inSessions names are installed in each session.
+func tools(got inside.Probed, programs agent.Programs, inSessions func(agent.Program) bool) checks.Check {
+	var titles []string
+	for _, p := range programs {
+		titles = append(titles, p.Title())
+	}
+	why, installs := strings.Join(titles, " or ")+" is installed with it", slices.ContainsFunc(programs, inSessions)
 	out := checks.New("tools", checks.Pass, "the image has bash, git, node, pnpm and setsid")
 	var lacks []string
 	for _, t := range []struct {
@@ -176,7 +196,7 @@ func tools(got inside.Probed, installs bool) checks.Check {
 		needed    bool
 	}{
 		{"bash", "session.exec runs commands with it", true}, {"git", "agents work with it", false},
-		{"node", "Codex is installed with it", installs}, {"pnpm", "Codex is installed with it", installs}, {"setsid", "agents start programs with it", false},
+		{"node", why, installs}, {"pnpm", why, installs}, {"setsid", "agents start programs with it", false},
 	} {
 		if tool, ok := got.Tools[t.name]; ok {
 			out = out.WithEvidence(strings.TrimSpace(tool.Path + " " + tool.Version))

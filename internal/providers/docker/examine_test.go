@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/inside"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -83,16 +84,16 @@ func TestToolsThatAnImageLacks(t *testing.T) {
 		{has("bash", "git", "node", "setsid"), true, checks.Fail, "no pnpm"},
 		{has("sh"), false, checks.Fail, "no bash (session.exec runs commands with it), no git"},
 	} {
-		if got := tools(c.got, c.installs); got.Status != c.status || !strings.Contains(got.Message, c.says) || (got.Fix == "") != (c.status == checks.Pass) {
+		if got := tools(c.got, programs().Installable(), func(agent.Program) bool { return c.installs }); got.Status != c.status || !strings.Contains(got.Message, c.says) || (got.Fix == "") != (c.status == checks.Pass) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }
 
 func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
-	p := New(Config{Home: t.TempDir(), State: "/state", Now: time.Now})
+	p := New(Config{Home: t.TempDir(), State: "/state", Now: time.Now, Programs: programs()})
 	with := func(image, network string) config {
-		return config{Image: image, Network: network, Credentials: []string{login.CodexSubscription}}
+		return config{Image: image, Network: network, Credentials: []string{codex.Subscription}}
 	}
 	for name, c := range map[string]struct {
 		config   config
@@ -113,7 +114,7 @@ func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
 		if got := p.examineImage(targets.Definition{}, c.config, i, c.err); got.ID != "image" || got.Status != c.image {
 			t.Errorf("%s: %+v", name, got)
 		}
-		got := p.examineCodex(c.config, i, c.err)
+		got := p.examinePrograms(c.config, i, c.err)
 		if len(got) != 2 || got[0].ID != "codex.program" || got[0].Status != c.program || !strings.Contains(got[0].Message, c.says) {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -121,7 +122,7 @@ func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
 			t.Errorf("%s: a login that is not there: %+v", name, got[1])
 		}
 	}
-	if got := p.examineCodex(config{}, selected{}, nil); len(got) != 1 || got[0].Status != checks.Skip {
+	if got := p.examinePrograms(config{}, selected{}, nil); len(got) != 1 || got[0].Status != checks.Skip {
 		t.Errorf("%+v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
@@ -56,7 +57,7 @@ func TestReadinessForCodexLooksOnce(t *testing.T) {
 	w := newWorld(t, proxy.Endpoint)
 	def := w.target(`{"image":"` + busybox + `","network":"none","credentials":"codex-subscription"}`)
 	proxy.Reset()
-	missing := w.Ready(w.ctx(), def, providers.Need{Workspace: true, Program: codex})
+	missing := w.Ready(w.ctx(), def, providers.Need{Workspace: true, Program: codex.Name})
 	if len(missing) == 0 || missing[0].ID != "docker.codex.program" || proxy.Count() != 1 {
 		t.Errorf("%+v, with %v", missing, proxy.Calls())
 	}

@@ -11,9 +11,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
@@ -21,68 +19,76 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// codex is the program whose login this target gives to agents.
-const codex = "codex"
+// user is whose logins are given to agents.
+func (p *Provider) user() agent.User {
+	return agent.User{Vars: p.c.Vars, Home: p.c.Home, Now: p.c.Now()}
+}
 
 // login is the user's own login, as it may be given to sessions of a target.
-func (p *Provider) login(c config) (login.Codex, error) {
-	return login.CodexOf(c.ID, c.Credentials, p.c.Vars, p.c.Home, p.c.Now())
+func (p *Provider) login(c config, credential *agent.Credential) (agent.Login, error) {
+	return credential.ReadFor(c.ID, c.Credentials, p.user())
 }
 
 // readyFor is what keeps a program from being run on the target.
-func (p *Provider) readyFor(name string, c config, i selected, imageErr error) []failure.Condition {
-	if name != codex {
+func (p *Provider) readyFor(name string, c config, i selected, imageErr error) (out []failure.Condition) {
+	program, ok := p.c.Programs.Find(name)
+	if !ok {
 		return nil
 	}
-	var out []failure.Condition
-	if imageErr == nil && !i.prepared && c.Network == noNetwork {
-		out = append(out, condition("codex.program", unprepared(c)))
+	if program.Recipe() != nil && imageErr == nil && !i.prepared && c.Network == noNetwork {
+		out = append(out, condition(name+".program", unprepared(c, program)))
 	}
-	if _, err := p.login(c); err != nil {
-		out = append(out, condition("codex.login", err))
+	if credential := program.Credential(); credential != nil {
+		if _, err := p.login(c, credential); err != nil {
+			out = append(out, condition(name+".login", err))
+		}
 	}
 	return out
 }
 
-func unprepared(c config) error {
-	return failure.New(failure.NotReady, "the image %s carries no prepared Codex, and without a network it cannot be installed in a session", c.Image).
+func unprepared(c config, program agent.Program) error {
+	return failure.New(failure.NotReady, "the image %s carries no prepared %s, and without a network it cannot be installed in a session", c.Image, program.Title()).
 		WithHint("laufwerk prepare docker")
 }
 
 // Program is the way to a program inside. Its home gets a link to the user's login as it is now, in a form that cannot be
 // renewed; the login itself is only in the container's memory.
 func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, error) {
-	if name != codex {
-		return providers.Program{}, nil
+	out := providers.Program{Home: path.Join(homeDir, name)}
+	program, ok := s.p.c.Programs.Find(name)
+	if !ok {
+		return out, nil
 	}
-	at, err := s.bootstrap(ctx)
-	if err != nil {
-		return providers.Program{}, err
+	if program.Recipe() != nil {
+		var err error
+		if out.Path, err = s.binary(ctx, program); err != nil {
+			return providers.Program{}, err
+		}
 	}
-	l, err := s.p.login(s.config)
-	if err != nil {
-		return providers.Program{}, err
+	if credential := program.Credential(); credential != nil {
+		login, err := s.p.login(s.config, credential)
+		if err != nil {
+			return providers.Program{}, err
+		}
+		for _, f := range login.Private {
+			if err := s.Place(ctx, name, f); err != nil {
+				return providers.Program{}, failure.Wrap(err, failure.NotReady, "put the login into the container's memory")
+			}
+		}
 	}
-	content, err := l.Private()
-	if err != nil {
-		return providers.Program{}, err
-	}
-	if err := s.secret(ctx, name, login.CodexFile, content); err != nil {
-		return providers.Program{}, failure.Wrap(err, failure.NotReady, "put the login into the container's memory")
-	}
-	return providers.Program{Path: at, Home: path.Join(homeDir, name)}, nil
+	return out, nil
 }
 
-// bootstrap is the path of Codex inside.
-func (s *sandbox) bootstrap(ctx context.Context) (string, error) {
-	at := Images().Prefix(codex)
+// binary is the path of a program's executable inside, which is installed where the image does not carry it.
+func (s *sandbox) binary(ctx context.Context, program agent.Program) (string, error) {
+	at := Images().Prefix(program.Name())
 	if !s.spec.Prepared {
 		var err error
-		if at, err = s.install(ctx); err != nil {
+		if at, err = s.install(ctx, program); err != nil {
 			return "", err
 		}
 	}
-	binary, err := imagecache.Codex().Native(s.arch)
+	binary, err := agent.NativeBinary(program, "linux/"+s.arch)
 	return path.Join(at, binary), err
 }
 
@@ -90,56 +96,57 @@ func (s *sandbox) bootstrap(ctx context.Context) (string, error) {
 // trusted.
 const installLimit = 20 * time.Minute
 
-// install puts the pinned Codex into the session's home, in a container whose image does not carry it, and says where. It is
+// install puts the pinned program into the session's home, in a container whose image does not carry it, and says where. It is
 // there whole or not at all: whoever is cut leaves a folder behind that goes with the session, and the next turn tries again.
 // Registry, proxy and certificates are those of the image and of the target's variables: nothing of the worker's comes along.
-func (s *sandbox) install(ctx context.Context) (string, error) {
-	program := imagecache.Codex()
-	for _, f := range program.Files {
-		if err := sessiondir.Place(s.spec.Dir, recipeDir, agent.File{Path: f.Path, Content: f.Data, Mode: f.Mode}, s.spec.Gives); err != nil {
-			return "", failure.Wrap(err, failure.Failed, "put the recipe of Codex into the session's home")
+func (s *sandbox) install(ctx context.Context, program agent.Program) (string, error) {
+	name, title, recipe := program.Name(), program.Title(), program.Recipe()
+	for _, f := range recipe.PNPMFiles() {
+		if err := sessiondir.Place(s.spec.Dir, recipeDir, agent.File{Path: f.Name, Content: f.Content, Mode: 0o644}, s.spec.Gives); err != nil {
+			return "", failure.Wrap(err, failure.Failed, "put the recipe of %s into the session's home", title)
 		}
 	}
 	const script = `set -eu
 umask 022
 mkdir -p "$0" && cd "$0"
-if [ -e codex/.complete ]; then exit 0; fi
+if [ -e "$1/.complete" ]; then exit 0; fi
 command -v pnpm >/dev/null || { echo "the image has no pnpm" >&2; exit 127; }
 new=$(mktemp -d "$PWD/.new-XXXXXX")
-cp "$1"/* "$new"/
-shift
+cp "$2"/* "$new"/
+name=$1
+shift 2
 cd "$new"
 npm_config_store_dir=$new/.store pnpm "$@" >&2
 rm -rf .store
 : >.complete
 cd ..
-mv -T "$new" codex 2>/dev/null || { rm -rf "$new"; [ -e codex/.complete ]; }`
-	cmd := entered.Command{Argv: append([]string{"bash", "-c", script, bootstrapDir, path.Join(homeDir, recipeDir)}, program.Install...)}
+mv -T "$new" "$name" 2>/dev/null || { rm -rf "$new"; [ -e "$name/.complete" ]; }`
+	cmd := entered.Command{Argv: append([]string{"bash", "-c", script, bootstrapDir, name, path.Join(homeDir, recipeDir)}, agent.PNPMInstall()...)}
 	cmd.Env = slices.Concat(s.at.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
 	cmd.Talk = &progress{tell: func(line string) { providers.Progress(ctx, "%s", line) }}
-	if !files.Exists(filepath.Join(s.spec.Dir, sessiondir.Home, strings.TrimPrefix(bootstrapDir, homeDir), codex, ".complete")) {
-		providers.Progress(ctx, "installing %s %s in the session: the image %s does not carry it", program.Title, program.Version, s.config.Image)
+	if !files.Exists(filepath.Join(s.spec.Dir, sessiondir.Home, strings.TrimPrefix(bootstrapDir, homeDir), name, ".complete")) {
+		providers.Progress(ctx, "installing %s %s in the session: the image %s does not carry it", title, recipe.Version, s.config.Image)
 	}
 	within, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
-	_, err := s.at.Run(within, cmd, "the installation of Codex")
+	_, err := s.at.Run(within, cmd, "the installation of "+title)
 	if err == nil {
-		return path.Join(bootstrapDir, codex), nil
+		return path.Join(bootstrapDir, name), nil
 	}
 	if within.Err() != nil { // it goes on without us, and nothing else runs in there
 		s.end(context.WithoutCancel(ctx))
 	}
 	if ctx.Err() != nil {
-		return "", failure.Wrap(context.Cause(ctx), failure.Cancelled, "install Codex in the session")
+		return "", failure.Wrap(context.Cause(ctx), failure.Cancelled, "install %s in the session", title)
 	}
 	if within.Err() != nil {
 		err = fmt.Errorf("it did not end in %s: %w", installLimit, err)
 	}
-	return "", failure.New(failure.NotReady, "Codex could not be installed in the session, from the image %s: %v", s.config.Image, err).
+	return "", failure.New(failure.NotReady, "%s could not be installed in the session, from the image %s: %v", title, s.config.Image, err).
 		WithHint("laufwerk prepare docker   # then build the image FROM that one, for `codexBootstrap: \"prepared\"`; or give the target's `env` what pnpm needs inside: npm_config_registry, HTTPS_PROXY, NODE_EXTRA_CA_CERTS")
 }
 
-// Where a session's own Codex is made from, below its home, and where it is.
+// Where a session's own program is made from, below its home, and where it is.
 const (
 	recipeDir    = ".recipe"
 	bootstrapDir = homeDir + "/.harness-bootstrap"
@@ -167,11 +174,7 @@ func (s *sandbox) Place(ctx context.Context, program string, f agent.File) error
 	return sessiondir.Place(s.spec.Dir, program, f, s.spec.Gives)
 }
 
-// Secrets are the tokens of the user's login, and variables whose names say what they are.
+// Secrets are the tokens of the user's logins, and variables whose names say what they are.
 func (s *sandbox) Secrets() []string {
-	out := targets.SecretValues(s.vars)
-	if l, err := s.p.login(s.config); err == nil {
-		out = append(out, l.Secrets()...)
-	}
-	return out
+	return append(targets.SecretValues(s.vars), s.p.c.Programs.LoginSecrets(s.config.Credentials, s.p.user())...)
 }

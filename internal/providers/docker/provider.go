@@ -13,6 +13,7 @@ import (
 
 	api "github.com/docker/docker/api/types/image"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -37,6 +38,8 @@ type Config struct {
 	Connect func(ctx context.Context, host string) (*dockerengine.Engine, error)
 	Host    func() (string, error) // which that is; nil where it is not known without connecting
 	State   string                 // $LAUFWERK_HOME
+	// Programs are the agent programs of this build.
+	Programs agent.Programs
 }
 
 // Provider is the docker target.
@@ -66,11 +69,6 @@ func (*Provider) Info() providers.Info {
 			"the container confines it, and `access: \"read-only\"` of Session.open lets it only read",
 		Limits: []string{"cpus", "memoryBytes", "swapBytes", "pids"},
 	}
-}
-
-// Validate holds the rules of createDockerExecution.
-func (*Provider) Validate(given json.RawMessage) (targets.Definition, error) {
-	return Validate(given)
 }
 
 // Credentials are the logins that a described target gives to agents.

@@ -16,7 +16,7 @@ type config struct {
 }
 
 // Validate holds the rules of createLocalExecution. Its own normalised form is valid and stays as it is.
-func (*Provider) Validate(given json.RawMessage) (targets.Definition, error) {
+func (p *Provider) Validate(given json.RawMessage) (targets.Definition, error) {
 	fields, err := options.Fields("", given, "id", "credentials", "env")
 	if err != nil {
 		return targets.Definition{}, err
@@ -25,10 +25,10 @@ func (*Provider) Validate(given json.RawMessage) (targets.Definition, error) {
 	if c.ID, err = targets.ID(fields["id"], Kind); err != nil {
 		return targets.Definition{}, err
 	}
-	if c.Credentials, err = targets.Credentials(fields["credentials"]); err != nil {
+	if c.Credentials, err = targets.Credentials(fields["credentials"], p.programs.CredentialKinds()); err != nil {
 		return targets.Definition{}, err
 	}
-	if c.Env, err = environment.Parse("env", fields["env"], "CODEX_HOME"); err != nil {
+	if c.Env, err = environment.Parse("env", fields["env"], p.programs.HomeVariables()...); err != nil {
 		return targets.Definition{}, err
 	}
 	return targets.NewDefinition(Kind, c.ID, c, c)

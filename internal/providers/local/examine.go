@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/checks"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// Examine looks at this host, and for the prepared program and the login where the target gives agents one.
+// Examine looks at this host, and for the installed programs and their logins where the target gives agents one.
 func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks.Check {
 	out := checks.OfConditions(p.Ready(ctx, def, providers.Need{Workspace: true}))
 	if len(out) == 0 {
@@ -27,18 +27,31 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 	if err := json.Unmarshal(def.Options, &c); len(def.Options) > 0 && err != nil {
 		return append(out, checks.Failed("options", err))
 	}
-	if !slices.Contains(c.Credentials, login.CodexSubscription) {
-		return append(out, checks.New(codex, checks.Skip, "the target has no `credentials`, so no agent uses Codex"))
+	for _, program := range p.programs {
+		out = append(out, p.examineProgram(program, c)...)
 	}
-	if r, err := p.program(codex); err != nil {
-		out = append(out, checks.Failed("codex.program", err))
-	} else {
-		out = append(out, checks.New("codex.program", checks.Pass, "Codex %s is prepared", r.Version).WithEvidence(r.Path))
+	return out
+}
+
+// examineProgram looks for an agent program and its login, where the target gives agents one.
+func (p *Provider) examineProgram(program agent.Program, c config) (out []checks.Check) {
+	name, title, credential := program.Name(), program.Title(), program.Credential()
+	if credential != nil && !slices.Contains(c.Credentials, credential.Kind) {
+		return []checks.Check{checks.New(name, checks.Skip, "the target has no `credentials`, so no agent uses %s", title)}
 	}
-	if l, err := p.login(c); err != nil {
-		out = append(out, checks.Failed("codex.login", err))
-	} else {
-		out = append(out, l.Check("codex.login", p.now()))
+	if program.Recipe() != nil {
+		if r, err := agent.Installed(p.home, program); err != nil {
+			out = append(out, checks.Failed(name+".program", err))
+		} else {
+			out = append(out, checks.New(name+".program", checks.Pass, "%s %s is prepared", title, r.Version).WithEvidence(r.Path))
+		}
+	}
+	if credential != nil {
+		if l, err := p.login(c, credential); err != nil {
+			out = append(out, checks.Failed(name+".login", err))
+		} else {
+			out = append(out, credential.Check(name+".login", l, p.now()))
+		}
 	}
 	return out
 }

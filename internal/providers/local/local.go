@@ -35,7 +35,8 @@ type Provider struct {
 	executable string
 	host       map[string]string
 	now        func() time.Time
-	programs   func(program string) (agent.Receipt, error)
+	programs   agent.Programs
+	home       string // $LAUFWERK_HOME
 }
 
 // New makes the provider. The executable is this binary, which is also the supervisor (see system.Executable); host is the

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
@@ -29,7 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func provider(host map[string]string) *Provider { return New(system.Executable(), host, time.Now) }
+func provider(host map[string]string) *Provider {
+	return New(system.Executable(), host, time.Now).WithPrograms(agent.Programs{codex.New(), command.New(host)}, "")
+}
 
 func bounded(t *testing.T) context.Context {
 	t.Helper()

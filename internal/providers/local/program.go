@@ -8,73 +8,76 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// codex is the program whose login this target gives to agents.
-const codex = "codex"
-
 // Credentials are the logins that a described target gives to agents.
 func (*Provider) Credentials(def json.RawMessage) []string { return targets.CredentialsOf(def) }
 
-// WithPrograms tells where prepared programs are: find fails with NotReady for one that is not prepared.
-func (p *Provider) WithPrograms(find func(program string) (agent.Receipt, error)) *Provider {
-	p.programs = find
+// WithPrograms tells which agent programs there are, and below which laufwerk home they are installed.
+func (p *Provider) WithPrograms(programs agent.Programs, home string) *Provider {
+	p.programs, p.home = programs, home
 	return p
 }
 
-func (p *Provider) program(name string) (agent.Receipt, error) {
-	if p.programs == nil {
-		return agent.Receipt{}, failure.New(failure.NotReady, "%s is not prepared", name).WithHint("laufwerk prepare local")
-	}
-	return p.programs(name)
+// user is whose logins are given to agents.
+func (p *Provider) user() agent.User {
+	return agent.User{Vars: p.host, Home: p.host["HOME"], Now: p.now()}
 }
 
-func (p *Provider) login(c config) (login.Codex, error) {
-	return login.CodexOf(c.ID, c.Credentials, p.host, p.host["HOME"], p.now())
+func (p *Provider) login(c config, credential *agent.Credential) (agent.Login, error) {
+	return credential.ReadFor(c.ID, c.Credentials, p.user())
 }
 
 // readyFor is what keeps a program from being run here.
-func (p *Provider) readyFor(name string, c config) []failure.Condition {
-	if name != codex {
+func (p *Provider) readyFor(name string, c config) (out []failure.Condition) {
+	program, ok := p.programs.Find(name)
+	if !ok {
 		return nil
 	}
-	var out []failure.Condition
-	if _, err := p.program(name); err != nil {
-		out = append(out, condition("codex.program", err))
+	if program.Recipe() != nil {
+		if _, err := agent.Installed(p.home, program); err != nil {
+			out = append(out, condition(name+".program", err))
+		}
 	}
-	if _, err := p.login(c); err != nil {
-		out = append(out, condition("codex.login", err))
+	if credential := program.Credential(); credential != nil {
+		if _, err := p.login(c, credential); err != nil {
+			out = append(out, condition(name+".login", err))
+		}
 	}
 	return out
 }
 
 func condition(id string, err error) failure.Condition { return targets.Missing("local", id, err) }
 
-// Program is the prepared program. Its home gets the user's login as it is now, in a form that cannot be renewed.
-func (s *sandbox) Program(_ context.Context, name string) (providers.Program, error) {
-	if name != codex {
-		return providers.Program{}, nil
+// Program is the installed program. Its home gets the user's login as it is now, in a form that cannot be renewed.
+func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, error) {
+	out := providers.Program{Home: filepath.Join(s.spec.Dir, filepath.FromSlash(sessiondir.ProgramHome(name)))}
+	program, ok := s.provider.programs.Find(name)
+	if !ok {
+		return out, nil
 	}
-	prepared, err := s.provider.program(name)
-	if err != nil {
-		return providers.Program{}, err
+	if program.Recipe() != nil {
+		installed, err := agent.Installed(s.provider.home, program)
+		if err != nil {
+			return providers.Program{}, err
+		}
+		out.Path = installed.Path
 	}
-	l, err := s.provider.login(s.config)
-	if err != nil {
-		return providers.Program{}, err
+	if credential := program.Credential(); credential != nil {
+		login, err := s.provider.login(s.config, credential)
+		if err != nil {
+			return providers.Program{}, err
+		}
+		for _, f := range login.Private {
+			if err := s.Place(ctx, name, f); err != nil {
+				return providers.Program{}, failure.Wrap(err, failure.Failed, "put the login into the session's private home")
+			}
+		}
 	}
-	content, err := l.Private()
-	if err != nil {
-		return providers.Program{}, err
-	}
-	if err := sessiondir.Place(s.spec.Dir, name, agent.File{Path: login.CodexFile, Content: content, Mode: 0o600, Secret: true}, nil); err != nil {
-		return providers.Program{}, failure.Wrap(err, failure.Failed, "put the login into the session's private home")
-	}
-	return providers.Program{Path: prepared.Path, Home: filepath.Join(s.spec.Dir, filepath.FromSlash(sessiondir.ProgramHome(name)))}, nil
+	return out, nil
 }
 
 // Place puts a file into a program's home.
@@ -82,17 +85,21 @@ func (s *sandbox) Place(_ context.Context, program string, f agent.File) error {
 	return sessiondir.Place(s.spec.Dir, program, f, nil)
 }
 
-// Secrets are the tokens of the user's login and of the copy that the session has, and variables whose names say what they are.
+// maxLogin bounds what is read of the copy of a login in a session's home, in bytes.
+const maxLogin = 1 << 20
+
+// Secrets are the tokens of the user's logins and of the copies that the session has, and variables whose names say what they are.
 func (s *sandbox) Secrets() []string {
-	out := targets.SecretValues(s.own)
-	if !slices.Contains(s.config.Credentials, login.CodexSubscription) {
-		return out
-	}
-	if l, err := s.provider.login(s.config); err == nil {
-		out = append(out, l.Secrets()...)
-	}
-	if b, err := sessiondir.ReadHome(s.spec.Dir, codex, login.CodexFile, 1<<20); err == nil {
-		out = append(out, login.CodexSecrets(b)...)
+	p := s.provider
+	out := append(targets.SecretValues(s.own), p.programs.LoginSecrets(s.config.Credentials, p.user())...)
+	for _, program := range p.programs {
+		credential := program.Credential()
+		if credential == nil || !slices.Contains(s.config.Credentials, credential.Kind) {
+			continue
+		}
+		if b, err := sessiondir.ReadHome(s.spec.Dir, program.Name(), credential.File, maxLogin); err == nil {
+			out = append(out, credential.Secrets(b)...)
+		}
 	}
 	return out
 }

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/agent"
-	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
@@ -18,11 +19,8 @@ import (
 func TestCodexIsReadyWithProgramAndLogin(t *testing.T) {
 	home := t.TempDir()
 	host := map[string]string{"HOME": home, "PATH": os.Getenv("PATH")}
-	missing := failure.New(failure.NotReady, "codex is not prepared").WithHint("laufwerk prepare local")
-	var prepared error = missing
-	p := New("/proc/self/exe", host, time.Now).WithPrograms(func(string) (agent.Receipt, error) {
-		return agent.Receipt{Path: "/opt/codex", Version: "1.2.3"}, prepared
-	})
+	state := t.TempDir()
+	p := New("/proc/self/exe", host, time.Now).WithPrograms(agent.Programs{codex.New(), command.New(host)}, state)
 	def, err := p.Validate(json.RawMessage(`{"credentials":"codex-subscription"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +47,16 @@ func TestCodexIsReadyWithProgramAndLogin(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, ".codex/auth.json"), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	prepared = nil
+	receipt, err := json.Marshal(agent.Receipt{Format: agent.ReceiptFormat, Program: "codex", Version: "1.2.3", Path: "/proc/self/exe", Recipe: agent.OwnBinary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(agent.Folder(state, "codex"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(agent.ReceiptPath(state, "codex"), receipt, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if got := ids(providers.Need{Program: "codex"}); got != nil {
 		t.Errorf("still missing %v", got)
 	}

@@ -58,7 +58,7 @@ func (l life) driver() (*claims.Driver, error) {
 	}
 	s := store.Open(home, time.Now, "test")
 	p := New(Config{
-		Executable: "/bin/sh", Now: time.Now, UID: 1234, GID: 1234, State: l.Home,
+		Executable: "/bin/sh", Now: time.Now, UID: 1234, GID: 1234, State: l.Home, Programs: programs(),
 		Gateway: func(ctx context.Context, name string) (*client.Gateway, error) {
 			r, err := client.Registrations{Vars: map[string]string{"XDG_CONFIG_HOME": l.Config}}.Find(name)
 			if err != nil {

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/targets"
@@ -13,9 +15,6 @@ import (
 
 // Kind is the provider's name.
 const Kind = "openshell"
-
-// subscription is the one kind of credentials, and the login that agents ask for.
-const subscription = "codex-subscription"
 
 // config is the normalised form of createOpenShellExecution's options.
 type config struct {
@@ -30,14 +29,14 @@ type config struct {
 
 // credentials are a login that the gateway holds.
 type credentials struct {
-	Kind     string `json:"kind"`     // subscription
+	Kind     string `json:"kind"`     // of the login, as agent.Credential has it
 	Provider string `json:"provider"` // its name at the gateway
 }
 
 // Validate holds the rules of createOpenShellExecution. Its own normalised form is valid and stays as it is. The cache's folder
 // says where the same thing is found: it does not count in the fingerprint.
-func Validate(given json.RawMessage) (targets.Definition, error) {
-	c, err := parse(given)
+func (p *Provider) Validate(given json.RawMessage) (targets.Definition, error) {
+	c, err := parse(given, p.c.Programs)
 	if err != nil {
 		return targets.Definition{}, err
 	}
@@ -56,7 +55,7 @@ func Credentials(def json.RawMessage) []string {
 	return []string{c.Credentials.Kind}
 }
 
-func parse(given json.RawMessage) (c config, err error) {
+func parse(given json.RawMessage, programs agent.Programs) (c config, err error) {
 	fields, err := options.Fields("", given, "id", "gateway", "credentials", "policy", "resources", "image", "imageCacheDirectory")
 	if err != nil {
 		return c, elsewhere(given, err)
@@ -67,7 +66,7 @@ func parse(given json.RawMessage) (c config, err error) {
 	if c.Gateway, err = gatewayAlias(fields["gateway"]); err != nil {
 		return c, err
 	}
-	if c.Credentials, err = parseCredentials(fields["credentials"]); err != nil {
+	if c.Credentials, err = parseCredentials(fields["credentials"], programs); err != nil {
 		return c, err
 	}
 	if c.Policy, err = policy.Parse(fields["policy"]); err != nil {
@@ -119,9 +118,9 @@ func gatewayAlias(raw json.RawMessage) (string, error) {
 }
 
 // parseCredentials reads the option `credentials`.
-func parseCredentials(raw json.RawMessage) (c credentials, err error) {
+func parseCredentials(raw json.RawMessage, programs agent.Programs) (c credentials, err error) {
 	const path = "credentials"
-	const expected = `{ kind: "codex-subscription", provider: "NAME" }, a provider of the gateway`
+	expected := `{ kind: ` + heldKinds(programs) + `, provider: "NAME" }, a provider of the gateway`
 	switch options.Kind(raw) {
 	case "an object":
 	case "a string", "an array": // as other targets have them
@@ -133,7 +132,7 @@ func parseCredentials(raw json.RawMessage) (c credentials, err error) {
 	if err != nil {
 		return c, err
 	}
-	if c.Kind, err = credentialKind(fields["kind"]); err != nil {
+	if c.Kind, err = credentialKind(fields["kind"], programs); err != nil {
 		return c, err
 	}
 	const name = "a provider's name, at most 253 bytes, without white space"
@@ -144,16 +143,29 @@ func parseCredentials(raw json.RawMessage) (c credentials, err error) {
 	return c, err
 }
 
-func credentialKind(raw json.RawMessage) (string, error) {
-	const path, expected = "credentials.kind", `"codex-subscription"`
+// heldKinds are the kinds of logins that a gateway can hold, for people.
+func heldKinds(programs agent.Programs) string {
+	var kinds []string
+	for _, kind := range programs.CredentialKinds() {
+		if programs.Credential(kind).Profile != nil {
+			kinds = append(kinds, strconv.Quote(kind))
+		}
+	}
+	return strings.Join(kinds, " or ")
+}
+
+func credentialKind(raw json.RawMessage, programs agent.Programs) (string, error) {
+	path, expected := "credentials.kind", heldKinds(programs)
 	s, err := options.String(path, raw, expected)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case s == subscription:
+	}
+	known := programs.Credential(s)
+	switch {
+	case known != nil && known.Profile != nil:
 		return s, nil
-	case s == "claude-subscription":
-		return "", options.Invalid(path, "expected %s, got %q: Claude Code does not run on OpenShell targets", expected, s)
+	case known != nil:
+		return "", options.Invalid(path, "expected %s, got %q: %s does not run on OpenShell targets", expected, s, known.Title)
 	case strings.Contains(strings.ToLower(s), "api"):
 		return "", options.Invalid(path, "expected %s, got %q: API keys are refused, a run never falls back to billing by them", expected, s)
 	default:

@@ -6,9 +6,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
+
+// programs are agent programs as the build has them.
+func programs() agent.Programs { return agent.Programs{codex.New(), command.New(nil)} }
+
+func validate(given json.RawMessage) (targets.Definition, error) {
+	return New(Config{Programs: programs()}).Validate(given)
+}
 
 // minimal is a definition that is right, with one policy and more options.
 func minimal(more string) json.RawMessage {
@@ -43,12 +54,12 @@ func TestTargetsThatAreRight(t *testing.T) {
 		with("gateway", `"a b"`),
 		with("policy", `{"p":{"endpoints":[{"host":"x.example.com","port":1,"credentialBinding":{"provider":"laufwerk-codex"}}],"binaries":[{"path":"/x"}]}}`),
 	} {
-		def, err := Validate(given)
+		def, err := validate(given)
 		if err != nil {
 			t.Errorf("%s: %v", given, err)
 			continue
 		}
-		again, err := Validate(def.Options)
+		again, err := validate(def.Options)
 		if err != nil || again.Fingerprint != def.Fingerprint || string(again.Options) != string(def.Options) || def.Kind != Kind {
 			t.Errorf("%s: the normalised form changed: %s %v", given, again.Options, err)
 		}
@@ -97,7 +108,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		{minimal(`,"codexBootstrap":"prepared"`), "codexBootstrap", "is a prepared one"},
 		{minimal(`,"imageCacheDirectory":"~x/y"`), "imageCacheDirectory", `got "~x/y"`},
 	} {
-		_, err := Validate(c.given)
+		_, err := validate(c.given)
 		f := failure.As(err)
 		if f == nil || !slices.Equal(f.Paths, []string{c.path}) || !strings.Contains(f.Message, c.message) {
 			t.Errorf("%s: %v at %v, want %q at %s", c.given, err, f, c.message, c.path)
@@ -108,7 +119,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 func TestWhatDefinesATarget(t *testing.T) {
 	of := func(given json.RawMessage) string {
 		t.Helper()
-		def, err := Validate(given)
+		def, err := validate(given)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +148,7 @@ func TestWhatDefinesATarget(t *testing.T) {
 }
 
 func TestLoginOfATarget(t *testing.T) {
-	def, err := Validate(minimal(""))
+	def, err := validate(minimal(""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -471,7 +472,7 @@ func TestSandboxGivesPlaceholders(t *testing.T) {
 	must(t, err)
 	b.login = "good"
 	in, sb := b.open(false)
-	got, err := sb.Program(bounded(t), codex)
+	got, err := sb.Program(bounded(t), codex.Name)
 	must(t, err)
 	if got.Home != "/sandbox/home/codex" || !strings.HasPrefix(got.Path, "/sandbox/.harness-bootstrap/codex/node_modules/@openai/") {
 		t.Errorf("%+v", got)
@@ -498,7 +499,7 @@ func TestSandboxGivesPlaceholders(t *testing.T) {
 	rotated := login("good", nil)
 	_, err = g.UpdateProvider(bounded(t), rotated)
 	must(t, err)
-	_, err = sb.Program(bounded(t), codex)
+	_, err = sb.Program(bounded(t), codex.Name)
 	must(t, err)
 	again, _ := b.run(in, sb, "2", "cat $HOME/codex/auth.json")
 	was := auth.Tokens["access_token"]
@@ -508,12 +509,12 @@ func TestSandboxGivesPlaceholders(t *testing.T) {
 	rotated.CredentialExpiresAtMs = map[string]int64{"CODEX_AUTH_ACCESS_TOKEN": 1}
 	_, err = g.UpdateProvider(bounded(t), rotated)
 	must(t, err)
-	if _, err := sb.Program(bounded(t), codex); !failure.Is(err, failure.NotReady) || !strings.Contains(failure.As(err).Hint, "--rotate") {
+	if _, err := sb.Program(bounded(t), codex.Name); !failure.Is(err, failure.NotReady) || !strings.Contains(failure.As(err).Hint, "--rotate") {
 		t.Errorf("it expired in the middle of the session: %v", err)
 	}
 	b.login = "over"
 	_, sb = b.open(false)
-	_, err = sb.Program(bounded(t), codex)
+	_, err = sb.Program(bounded(t), codex.Name)
 	if f := failure.As(err); !failure.Is(err, failure.NotReady) || !strings.Contains(f.Message, "CODEX_AUTH_ACCESS_TOKEN") || f.Hint != "laufwerk provision openshell --target secure-coding --rotate" {
 		t.Errorf("%v", err)
 	}

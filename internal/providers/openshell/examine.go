@@ -9,14 +9,14 @@ import (
 
 	api "github.com/docker/docker/api/types/image"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside"
-	"github.com/laufwerk/laufwerk/internal/login"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
@@ -40,7 +40,8 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 		out = append(out, checks.New("limits", checks.Skip, "the engine cannot be asked"), checks.New("image", checks.Skip, "the engine cannot be asked"))
 	} else {
 		i, err := p.image(ctx, e, def, c)
-		out = append(out, examineLimits(c, e.Facts()), p.examineImage(def, c, i, err), examineProgram(err))
+		out = append(out, examineLimits(c, e.Facts()), p.examineImage(def, c, i, err))
+		out = append(out, p.examinePrograms(err)...)
 	}
 	return append(out, p.examineProvider(ctx, g, def, c)...)
 }
@@ -102,11 +103,17 @@ func (p *Provider) examineImage(def targets.Definition, c config, i api.InspectR
 	return checks.New("image", checks.Pass, "the prepared image is on the engine, and is the one of its receipt").WithEvidence(i.ID, p.cache(def, c).StandardFile())
 }
 
-func examineProgram(imageErr error) checks.Check {
-	if imageErr != nil {
-		return checks.New("codex.program", checks.Skip, "without the image that cannot be told")
+// examinePrograms says whether the agent programs are there that prepared images carry.
+func (p *Provider) examinePrograms(imageErr error) (out []checks.Check) {
+	for _, program := range p.c.Programs.Installable() {
+		id := program.Name() + ".program"
+		if imageErr != nil {
+			out = append(out, checks.New(id, checks.Skip, "without the image that cannot be told"))
+		} else {
+			out = append(out, checks.New(id, checks.Pass, "%s %s is in the image", program.Title(), program.Recipe().Version))
+		}
 	}
-	return checks.New("codex.program", checks.Pass, "Codex %s is in the image", imagecache.Codex().Version)
+	return out
 }
 
 // examineProvider looks at the login that the gateway holds, as far as it shows it.
@@ -124,7 +131,7 @@ func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def t
 		return out
 	}
 	one := checks.New(id, checks.Pass, "the gateway holds the login %q, of type %s, whose end it does not know", c.Credentials.Provider, h.GetType()).WithEvidence(keys(h)...)
-	if at, known := expiry(h); known {
+	if at, known := expiry(h, p.c.Programs.Credential(c.Credentials.Kind).Profile); known {
 		left := at.Sub(p.c.Now())
 		one.Message = fmt.Sprintf("the gateway holds the login %q, of type %s, valid for %s", c.Credentials.Provider, h.GetType(), left.Round(time.Minute))
 		if left < time.Hour {
@@ -145,6 +152,11 @@ func (p *Provider) credentials(ctx context.Context, g *client.Gateway, def targe
 // as good as others, and record no end.
 func (p *Provider) held(ctx context.Context, g *client.Gateway, def targets.Definition, c config) (*wire.Provider, []error) {
 	name, alias := c.Credentials.Provider, c.Gateway
+	program, ok := p.c.Programs.ByCredential(c.Credentials.Kind)
+	if !ok {
+		return nil, []error{failure.New(failure.Unsupported, "no agent program of this build runs with the credentials %q", c.Credentials.Kind)}
+	}
+	title, rules, binaries := program.Title(), program.Credential().Profile, policy.Binaries(program.Name())
 	provision := "laufwerk provision openshell --target " + failure.Quote(def.ID)
 	got, presence, err := g.Provider(ctx, name)
 	switch {
@@ -152,13 +164,13 @@ func (p *Provider) held(ctx context.Context, g *client.Gateway, def targets.Defi
 		return nil, []error{failure.New(failure.NotReady, "the gateway %q has no provider %q, which holds the login of the target %q", alias, name, def.ID).WithHint("%s", provision)}
 	case presence != resource.Present:
 		return nil, []error{failure.Wrap(err, failure.NotReady, "look at the provider %q of the gateway %q", name, alias)}
-	case got.GetType() != client.CodexProfile:
-		return got, []error{failure.New(failure.NotReady, "the provider %q of the gateway %q is of type %q, and not %s: the rules of that type do not let Codex of the prepared image use it", name, alias, got.GetType(), client.CodexProfile).
+	case got.GetType() != rules.ID:
+		return got, []error{failure.New(failure.NotReady, "the provider %q of the gateway %q is of type %q, and not %s: the rules of that type do not let %s of the prepared image use it", name, alias, got.GetType(), rules.ID, title).
 			WithHint("openshell provider get %s --gateway %s   # name another provider in the target, or delete this one and then\n%s", failure.Quote(name), failure.Quote(alias), provision)}
 	}
 	var out []error
 	var missing []string
-	for _, key := range login.HeldRequired() {
+	for _, key := range rules.Required {
 		if _, ok := got.GetCredentials()[key]; !ok {
 			missing = append(missing, key)
 		}
@@ -166,23 +178,23 @@ func (p *Provider) held(ctx context.Context, g *client.Gateway, def targets.Defi
 	if len(missing) > 0 {
 		out = append(out, failure.New(failure.NotReady, "the provider %q of the gateway %q lacks %s", name, alias, strings.Join(missing, ", ")).WithHint("%s", rotate(def)))
 	}
-	if at, known := expiry(got); known {
+	if at, known := expiry(got, rules); known {
 		switch left := at.Sub(p.c.Now()); {
 		case left <= 0:
 			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expired %s ago", alias, name, -left.Round(time.Minute)).WithHint("%s", rotate(def)))
-		case left < login.Least:
+		case left < agent.LeastValidity:
 			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expires in %s", alias, name, left.Round(time.Second)).WithHint("%s", rotate(def)))
 		}
 	}
-	profile, presence, err := g.Profile(ctx, client.CodexProfile)
+	profile, presence, err := g.Profile(ctx, rules.ID)
 	switch {
 	case presence == resource.Absent:
-		out = append(out, failure.New(failure.NotReady, "the gateway %q has no profile %s", alias, client.CodexProfile).WithHint("%s", provision))
+		out = append(out, failure.New(failure.NotReady, "the gateway %q has no profile %s", alias, rules.ID).WithHint("%s", provision))
 	case presence != resource.Present:
-		out = append(out, failure.Wrap(err, failure.NotReady, "look at the profile %s of the gateway %q", client.CodexProfile, alias))
-	case !slices.ContainsFunc(profile.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == client.CodexBinaries }):
-		out = append(out, failure.New(failure.NotReady, "the profile %s of the gateway %q does not name %s, where Codex is in prepared images", client.CodexProfile, alias, client.CodexBinaries).
-			WithHint("openshell provider profile delete %s --gateway %s && %s", client.CodexProfile, failure.Quote(alias), provision))
+		out = append(out, failure.Wrap(err, failure.NotReady, "look at the profile %s of the gateway %q", rules.ID, alias))
+	case !slices.ContainsFunc(profile.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == binaries }):
+		out = append(out, failure.New(failure.NotReady, "the profile %s of the gateway %q does not name %s, where %s is in prepared images", rules.ID, alias, binaries, title).
+			WithHint("openshell provider profile delete %s --gateway %s && %s", rules.ID, failure.Quote(alias), provision))
 	}
 	return got, out
 }
@@ -192,8 +204,8 @@ func rotate(def targets.Definition) string {
 }
 
 // expiry is when the first of a provider's required credentials expires, as far as the gateway knows.
-func expiry(h *wire.Provider) (at time.Time, known bool) {
-	for _, key := range []string{login.HeldAccess, login.HeldAccount} {
+func expiry(h *wire.Provider, rules *agent.Profile) (at time.Time, known bool) {
+	for _, key := range rules.Shown {
 		if ms := h.GetCredentialExpiresAtMs()[key]; ms > 0 && (!known || time.UnixMilli(ms).Before(at)) {
 			at, known = time.UnixMilli(ms), true
 		}

@@ -8,9 +8,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/checks"
-	"github.com/laufwerk/laufwerk/internal/login"
-	client "github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/targets"
@@ -21,7 +22,7 @@ const given = `{"id":"box","gateway":"here","credentials":{"kind":"codex-subscri
 
 func target(t *testing.T) targets.Definition {
 	t.Helper()
-	def, err := Validate([]byte(given))
+	def, err := validate([]byte(given))
 	must(t, err)
 	return def
 }
@@ -37,9 +38,9 @@ func of(list []checks.Check, id string) (out []checks.Check) {
 
 func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 	t.Parallel()
-	whole := map[string]string{login.HeldAccess: "a", login.HeldRefresh: "r", login.HeldAccount: "i"}
+	whole := map[string]string{codex.HeldAccess: "a", codex.HeldRefresh: "r", codex.HeldAccount: "i"}
 	in := func(d time.Duration) map[string]int64 {
-		return map[string]int64{login.HeldAccess: time.Now().Add(d).UnixMilli()}
+		return map[string]int64{codex.HeldAccess: time.Now().Add(d).UnixMilli()}
 	}
 	for name, c := range map[string]struct {
 		profile  []string // its binaries; nil is no profile
@@ -48,16 +49,16 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 		says     string
 		fix      string
 	}{
-		"whole, without an end": {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole}, checks.Pass, "whose end it does not know", ""},
-		"whole":                 {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(48 * time.Hour)}, checks.Pass, "valid for 4", ""},
-		"soon over":             {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(30 * time.Minute)}, checks.Warn, "only", "--rotate"},
-		"all but over":          {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(4 * time.Minute)}, checks.Fail, "expires in", "--rotate"},
-		"over":                  {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: whole, CredentialExpiresAtMs: in(-time.Hour)}, checks.Fail, "expired 1h", "--rotate"},
-		"none":                  {[]string{client.CodexBinaries}, nil, checks.Fail, `no provider "held"`, "laufwerk provision openshell --target box"},
-		"of another type":       {[]string{client.CodexBinaries}, &wire.Provider{Type: "codex", Credentials: whole}, checks.Fail, `is of type "codex"`, "openshell provider get held"},
-		"without the account": {[]string{client.CodexBinaries}, &wire.Provider{Type: client.CodexProfile, Credentials: map[string]string{login.HeldAccess: "a", login.HeldRefresh: "r"}}, checks.Fail,
-			"lacks " + login.HeldAccount, "--rotate"},
-		"a profile without the glob": {[]string{"/usr/bin/codex"}, &wire.Provider{Type: client.CodexProfile, Credentials: whole}, checks.Fail, "does not name " + client.CodexBinaries, "openshell provider profile delete"},
+		"whole, without an end": {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole}, checks.Pass, "whose end it does not know", ""},
+		"whole":                 {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole, CredentialExpiresAtMs: in(48 * time.Hour)}, checks.Pass, "valid for 4", ""},
+		"soon over":             {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole, CredentialExpiresAtMs: in(30 * time.Minute)}, checks.Warn, "only", "--rotate"},
+		"all but over":          {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole, CredentialExpiresAtMs: in(4 * time.Minute)}, checks.Fail, "expires in", "--rotate"},
+		"over":                  {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole, CredentialExpiresAtMs: in(-time.Hour)}, checks.Fail, "expired 1h", "--rotate"},
+		"none":                  {[]string{policy.Binaries(codex.Name)}, nil, checks.Fail, `no provider "held"`, "laufwerk provision openshell --target box"},
+		"of another type":       {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: "codex", Credentials: whole}, checks.Fail, `is of type "codex"`, "openshell provider get held"},
+		"without the account": {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: map[string]string{codex.HeldAccess: "a", codex.HeldRefresh: "r"}}, checks.Fail,
+			"lacks " + codex.HeldAccount, "--rotate"},
+		"a profile without the glob": {[]string{"/usr/bin/codex"}, &wire.Provider{Type: codex.Profile, Credentials: whole}, checks.Fail, "does not name " + policy.Binaries(codex.Name), "openshell provider profile delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +69,7 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 			if c.profile != nil {
 				p, _, err := g.Profile(bounded(t), "codex")
 				must(t, err)
-				p.Id, p.Binaries = client.CodexProfile, nil
+				p.Id, p.Binaries = codex.Profile, nil
 				for _, b := range c.profile {
 					p.Binaries = append(p.Binaries, &wire.NetworkBinary{Path: b})
 				}
@@ -96,7 +97,7 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 			}
 			// A session that needs no login is none the worse for it.
 			failed := 0
-			for _, m := range k.Ready(bounded(t), target(t), providers.Need{Program: codex}) {
+			for _, m := range k.Ready(bounded(t), target(t), providers.Need{Program: codex.Name}) {
 				if m.ID == "openshell.provider" {
 					failed++
 				}
@@ -104,7 +105,7 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 			if (failed > 0) != (c.status == checks.Fail) {
 				t.Errorf("Ready names %d failures of the login", failed)
 			}
-			for _, m := range k.Ready(bounded(t), target(t), providers.Need{Program: command}) {
+			for _, m := range k.Ready(bounded(t), target(t), providers.Need{Program: command.Name}) {
 				if m.ID == "openshell.provider" {
 					t.Errorf("%+v", m)
 				}
@@ -167,11 +168,11 @@ func TestALoginThatCannotBeLookedAt(t *testing.T) {
 	must(t, err)
 	own, _, err := g.Profile(bounded(t), "codex")
 	must(t, err)
-	own.Id, own.Binaries = client.CodexProfile, []*wire.NetworkBinary{{Path: client.CodexBinaries}}
+	own.Id, own.Binaries = codex.Profile, []*wire.NetworkBinary{{Path: policy.Binaries(codex.Name)}}
 	_, err = g.ImportProfile(bounded(t), own, "test")
 	must(t, err)
 	_, err = g.CreateProvider(bounded(t), &wire.Provider{
-		Metadata: &wire.ObjectMeta{Name: "held"}, Type: client.CodexProfile, Credentials: map[string]string{login.HeldAccess: "a", login.HeldRefresh: "r", login.HeldAccount: "i"},
+		Metadata: &wire.ObjectMeta{Name: "held"}, Type: codex.Profile, Credentials: map[string]string{codex.HeldAccess: "a", codex.HeldRefresh: "r", codex.HeldAccount: "i"},
 	})
 	must(t, err)
 	for _, c := range []struct {
@@ -182,8 +183,8 @@ func TestALoginThatCannotBeLookedAt(t *testing.T) {
 	}{
 		{"GetProvider", gateway.LoseReply(), `look at the provider "held"`, ""},
 		{"GetProvider", gateway.Fail(codes.NotFound, "workspace 'default' not found"), `look at the provider "held"`, ""},
-		{"GetProviderProfile", gateway.Fail(codes.Internal, "x"), "look at the profile " + client.CodexProfile, ""},
-		{"GetProviderProfile", gateway.Fail(codes.NotFound, "provider profile not found"), "has no profile " + client.CodexProfile, "laufwerk provision openshell --target box"},
+		{"GetProviderProfile", gateway.Fail(codes.Internal, "x"), "look at the profile " + codex.Profile, ""},
+		{"GetProviderProfile", gateway.Fail(codes.NotFound, "provider profile not found"), "has no profile " + codex.Profile, "laufwerk provision openshell --target box"},
 	} {
 		w.g.Fault(c.call, c.fault)
 		if got := of(k.Examine(bounded(t), target(t)), "provider"); len(got) != 1 || got[0].Status != checks.Fail || !strings.Contains(got[0].Message, c.says) || c.fix != "" && got[0].Fix != c.fix {

@@ -7,9 +7,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/inside"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
@@ -18,45 +16,55 @@ import (
 // Program is the way to a program of the prepared image. Its home gets a login of placeholders, as they are now; on the way out
 // of the sandbox OpenShell puts the real one in their place.
 func (b *sandbox) Program(ctx context.Context, name string) (providers.Program, error) {
-	if name != codex {
-		return providers.Program{}, nil
+	out := providers.Program{Home: path.Join(policy.Home, name)}
+	program, ok := b.l.p.c.Programs.Find(name)
+	if !ok {
+		return out, nil
 	}
-	binary, err := imagecache.Codex().Native(b.l.e.Facts().Arch)
-	if err != nil {
-		return providers.Program{}, err
+	if program.Recipe() != nil {
+		binary, err := agent.NativeBinary(program, "linux/"+b.l.e.Facts().Arch)
+		if err != nil {
+			return providers.Program{}, err
+		}
+		out.Path = path.Join(policy.Programs, name, binary)
 	}
-	if err := b.learn(ctx, true); err != nil {
-		return providers.Program{}, err
+	if credential := program.Credential(); credential != nil {
+		if err := b.learn(ctx, true); err != nil {
+			return providers.Program{}, err
+		}
+		login, err := b.placeholders(credential)
+		if err != nil {
+			return providers.Program{}, err
+		}
+		for _, f := range login {
+			if err := b.Place(ctx, name, f); err != nil {
+				return providers.Program{}, failure.Wrap(err, failure.NotReady, "put the login of placeholders into the session's home")
+			}
+		}
+		out.Placeholders = true
 	}
-	content, err := b.login()
-	if err != nil {
-		return providers.Program{}, err
-	}
-	if err := sessiondir.Place(b.l.s.Dir, name, agent.File{Path: login.CodexFile, Content: content, Mode: 0o600}, nil); err != nil {
-		return providers.Program{}, failure.Wrap(err, failure.NotReady, "put the login of placeholders into the session's home")
-	}
-	return providers.Program{Path: path.Join(Images().Prefix(codex), binary), Home: path.Join(policy.Home, name), Placeholders: true}, nil
+	return out, nil
 }
 
-// login is a login of Codex that holds placeholders. A gateway drops a credential that has expired, and says nothing.
-func (b *sandbox) login() ([]byte, error) {
+// placeholders are the files of a login that holds placeholders. A gateway drops a credential that has expired, and says nothing.
+func (b *sandbox) placeholders(credential *agent.Credential) ([]agent.File, error) {
 	held := map[string]string{}
 	for _, kv := range b.env {
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			held[name] = value
 		}
 	}
-	for _, name := range []string{login.HeldAccess, login.HeldAccount} {
+	for _, name := range credential.Profile.Shown {
 		if value := held[name]; value == "" || !placeholder(value) {
 			what := "the sandbox has no placeholder " + name
 			if value != "" {
 				what = "what the sandbox has as " + name + " is no placeholder"
 			}
-			return nil, failure.New(failure.NotReady, "%s, without which Codex has no login: the gateway %q drops a credential of %q that has expired", what, b.l.s.Gateway, b.l.s.Provider).
+			return nil, failure.New(failure.NotReady, "%s, without which %s has no login: the gateway %q drops a credential of %q that has expired", what, credential.Title, b.l.s.Gateway, b.l.s.Provider).
 				WithHint("%s", rotate(b.def))
 		}
 	}
-	return login.OfPlaceholders(held[login.HeldAccess], held[login.HeldAccount], b.l.p.c.Now())
+	return credential.Profile.Placeholders(held, b.l.p.c.Now())
 }
 
 // placeholder says whether OpenShell puts something else in the place of a value, on its way out.

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	api "github.com/docker/docker/api/types/image"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -25,12 +27,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/targets"
-)
-
-// The programs that run in sandboxes: the gateway holds logins of no other.
-const (
-	codex   = "codex"
-	command = "command"
 )
 
 // Config is what a Provider needs.
@@ -47,6 +43,8 @@ type Config struct {
 	Connect func(ctx context.Context, host string) (*dockerengine.Engine, error)
 	Host    func() (string, error) // which that is; nil where it is not known without connecting
 	State   string                 // $LAUFWERK_HOME
+	// Programs are the agent programs of this build.
+	Programs agent.Programs
 }
 
 // Provider is the openshell target.
@@ -84,7 +82,7 @@ func New(c Config) *Provider {
 }
 
 // Info says what a sandbox enforces.
-func (*Provider) Info() providers.Info {
+func (p *Provider) Info() providers.Info {
 	return providers.Info{
 		Kind:      Kind,
 		Isolation: "a sandbox of an OpenShell gateway: a container with hard Landlock rules, whose programs reach the network by the target's policy only",
@@ -92,14 +90,21 @@ func (*Provider) Info() providers.Info {
 		Skills:    true,
 		SandboxReason: "the kernel lets no program in an OpenShell sandbox make a sandbox of its own, so that every command of the agent would fail; " +
 			"the sandbox confines it, and `access: \"read-only\"` of Session.open lets it only read",
-		Limits:    []string{"cpus", "memoryBytes"},
-		Harnesses: []string{codex, command},
+		Limits:   []string{"cpus", "memoryBytes"},
+		Programs: runnable(p.c.Programs),
 	}
 }
 
-// Validate holds the rules of createOpenShellExecution.
-func (*Provider) Validate(given json.RawMessage) (targets.Definition, error) {
-	return Validate(given)
+// runnable names the programs that run in sandboxes, sorted: those that need no login, or one that a gateway can hold.
+func runnable(programs agent.Programs) []string {
+	out := []string{}
+	for _, p := range programs {
+		if c := p.Credential(); c == nil || c.Profile != nil {
+			out = append(out, p.Name())
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Credentials are the logins that a described target gives to agents: the gateway holds them.
@@ -213,7 +218,7 @@ func (p *Provider) find(ctx context.Context, def targets.Definition, need provid
 	if f.image, err = p.image(ctx, f.engine, def, c); err != nil {
 		say("image", err)
 	}
-	if need.Program == codex {
+	if program, ok := p.c.Programs.Find(need.Program); ok && program.Credential() != nil {
 		for _, err := range p.credentials(ctx, f.gateway, def, c) {
 			say("provider", err)
 		}

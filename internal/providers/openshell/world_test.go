@@ -95,7 +95,7 @@ func (w *world) worker(change ...func(c *Config)) *worker {
 	w.t.Helper()
 	k := &worker{w: w, kept: map[string]*client.Gateway{}}
 	c := Config{
-		Executable: "/bin/sh", Now: time.Now, UID: 1234, GID: 1234, Gateway: k.gateway, State: w.dir,
+		Executable: "/bin/sh", Now: time.Now, UID: 1234, GID: 1234, Gateway: k.gateway, State: w.dir, Programs: programs(),
 		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return w.engine, nil },
 	}
 	for _, f := range change {

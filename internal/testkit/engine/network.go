@@ -12,7 +12,7 @@ import (
 
 	"github.com/docker/docker/api/types/network"
 
-	"github.com/laufwerk/laufwerk/internal/recipe"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
@@ -53,7 +53,7 @@ func Packages(t testing.TB, endpoint string) *testkit.Registry {
 	address, certificates := Registry(t)
 	r := testkit.NewRegistry(t, Gateway(t, endpoint), address, certificates)
 	platform := "linux-" + strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
-	for _, version := range []string{recipe.CodexVersion, recipe.CodexVersion + "-" + platform} {
+	for _, version := range []string{codex.Version, codex.Version + "-" + platform} {
 		r.Archive("@openai/codex/-/codex-" + version + ".tgz")
 	}
 	return r

@@ -15,7 +15,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/agent/codex"
-	"github.com/laufwerk/laufwerk/internal/login"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
@@ -43,7 +42,7 @@ func TestCodexReachesItsModelThroughTheProxy(t *testing.T) {
 	g.Lead("chatgpt.com", 443, chatgpt.URL)
 	c, dir := dial(t, g), shared(t)
 	_, err = c.CreateProvider(bounded(t), &wire.CreateProviderRequest{Provider: &wire.Provider{
-		Metadata: &wire.ObjectMeta{Name: "login"}, Type: "codex", Credentials: map[string]string{login.HeldAccess: access, login.HeldAccount: "acct-gateway"},
+		Metadata: &wire.ObjectMeta{Name: "login"}, Type: "codex", Credentials: map[string]string{codex.HeldAccess: access, codex.HeldAccount: "acct-gateway"},
 	}})
 	must(t, err)
 	id := c.ready("one", boxed(t, dir, func(r *wire.CreateSandboxRequest) {
@@ -59,9 +58,9 @@ func TestCodexReachesItsModelThroughTheProxy(t *testing.T) {
 	})).GetMetadata().GetId()
 	_, held := c.sh(id, "printf '%s %s' $CODEX_AUTH_ACCESS_TOKEN $CODEX_AUTH_ACCOUNT_ID")
 	token, account, _ := strings.Cut(held, " ")
-	auth, err := login.OfPlaceholders(token, account, time.Now())
+	auth, err := codex.New().Credential().Profile.Placeholders(map[string]string{codex.HeldAccess: token, codex.HeldAccount: account}, time.Now())
 	must(t, err)
-	code, _, stderr, err := c.exec(&wire.ExecSandboxRequest{SandboxId: id, Command: []string{"sh", "-c", "mkdir -p /tmp/home/codex && cat >/tmp/home/codex/auth.json"}, Stdin: auth})
+	code, _, stderr, err := c.exec(&wire.ExecSandboxRequest{SandboxId: id, Command: []string{"sh", "-c", "mkdir -p /tmp/home/codex && cat >/tmp/home/codex/auth.json"}, Stdin: auth[0].Content})
 	if err != nil || code != 0 {
 		t.Fatalf("%d %s %v", code, stderr, err)
 	}

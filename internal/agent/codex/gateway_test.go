@@ -1,4 +1,4 @@
-package login
+package codex
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
@@ -16,17 +17,12 @@ func TestALoginForAGateway(t *testing.T) {
 	expires := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 	content, secrets := testkit.CodexLogin("me", expires)
 	vars, path := put(t, string(content))
-	h, err := HeldOfCodex(vars, "/nowhere")
+	h, err := heldLogin(agent.User{Vars: vars, Home: "/nowhere"})
 	if err != nil || h.Origin != path || !h.Expires.Equal(expires) {
 		t.Fatalf("%s %s %v", h.Origin, h.Expires, err)
 	}
 	if got := slices.Sorted(maps.Keys(h.Values)); !slices.Equal(got, []string{HeldAccess, HeldAccount, HeldID, HeldRefresh}) {
 		t.Errorf("%v", got)
-	}
-	for _, secret := range secrets {
-		if !slices.Contains(h.Secrets(), secret) {
-			t.Error("a token is no secret")
-		}
 	}
 	// The identity token is optional, and nothing else.
 	for field, name := range map[string]string{"id_token": "", "access_token": HeldAccess, "refresh_token": HeldRefresh, "account_id": HeldAccount} {
@@ -39,7 +35,7 @@ func TestALoginForAGateway(t *testing.T) {
 			without(tokens)
 			b, _ := json.Marshal(m)
 			vars, _ := put(t, string(b))
-			h, err := HeldOfCodex(vars, "/nowhere")
+			h, err := heldLogin(agent.User{Vars: vars, Home: "/nowhere"})
 			if name == "" {
 				if _, has := h.Values[HeldID]; err != nil || has {
 					t.Errorf("without %s: %v", field, err)
@@ -67,7 +63,7 @@ func TestALoginForAGateway(t *testing.T) {
 		``:                                                       "is damaged",
 	} {
 		vars, _ := put(t, given)
-		if _, err := HeldOfCodex(vars, "/nowhere"); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "sk-x") {
+		if _, err := heldLogin(agent.User{Vars: vars, Home: "/nowhere"}); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "sk-x") {
 			t.Errorf("%s: %v", given, err)
 		}
 	}
@@ -77,17 +73,14 @@ func TestALoginForAGatewayFromVariables(t *testing.T) {
 	whole := func() map[string]string {
 		return map[string]string{HeldAccess: "canary-a", HeldRefresh: "canary-r", HeldAccount: "me", "HOME": "/home/me"}
 	}
-	h, err := HeldOfVars(whole())
+	h, err := New().Credential().FromVars(whole())
 	if err != nil || len(h.Values) != 3 || h.Values[HeldRefresh] != "canary-r" || !h.Expires.IsZero() || h.Origin != "the environment" {
 		t.Errorf("%+v %v", h, err)
 	}
-	if got := h.Secrets(); len(got) != 2 {
-		t.Errorf("%v", got)
-	}
-	for _, name := range HeldRequired() {
+	for _, name := range profile().Required {
 		vars := whole()
 		vars[name] = ""
-		_, err := HeldOfVars(vars)
+		_, err := New().Credential().FromVars(vars)
 		if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "the variable "+name+" is not set") || strings.Contains(err.Error(), "canary") || failure.As(err).Hint == "" {
 			t.Errorf("without %s: %v", name, err)
 		}

@@ -1,4 +1,4 @@
-package login
+package codex
 
 import (
 	"encoding/base64"

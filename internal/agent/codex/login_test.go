@@ -1,4 +1,4 @@
-package login
+package codex
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
@@ -15,7 +16,7 @@ import (
 func put(t *testing.T, content string) (vars map[string]string, path string) {
 	t.Helper()
 	dir := t.TempDir()
-	path = filepath.Join(dir, CodexFile)
+	path = filepath.Join(dir, loginFile)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -26,14 +27,14 @@ func TestALoginThatIsFitForUse(t *testing.T) {
 	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	content, secrets := testkit.CodexLogin("me", now.Add(3*time.Hour))
 	vars, path := put(t, string(content))
-	c, err := ReadCodex(vars, "/nowhere", now)
+	c, err := readLogin(agent.User{Vars: vars, Home: "/nowhere", Now: now})
 	if err != nil || c.Plan != "plus" || c.Left(now) != 3*time.Hour || c.Path != path {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	private, err := c.Private()
-	if err != nil {
-		t.Fatal(err)
+	if len(c.Private) != 1 || c.Private[0].Path != "auth.json" || c.Private[0].Mode != 0o600 || !c.Private[0].Secret {
+		t.Fatalf("%+v", c.Private)
 	}
+	private := c.Private[0].Content
 	if strings.Contains(string(private), secrets[2]) {
 		t.Error("the copy can be renewed")
 	}
@@ -46,8 +47,8 @@ func TestALoginThatIsFitForUse(t *testing.T) {
 	if string(a) != string(b) {
 		t.Errorf("the copy is %s, want %s", b, a)
 	}
-	if got := c.Secrets(); len(got) != 3 {
-		t.Errorf("%d secrets", len(got))
+	if len(c.Secrets) != 3 {
+		t.Errorf("%d secrets", len(c.Secrets))
 	}
 	if b, _ := os.ReadFile(path); string(b) != string(content) {
 		t.Error("the user's own was changed")
@@ -89,7 +90,7 @@ func TestLoginsThatAreRefused(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			vars, _ := put(t, c.content)
-			_, err := ReadCodex(vars, "/nowhere", now)
+			_, err := readLogin(agent.User{Vars: vars, Home: "/nowhere", Now: now})
 			f := failure.As(err)
 			if f == nil || f.Kind != failure.NotReady || f.Hint != "codex login" || !strings.Contains(f.Message, c.says) {
 				t.Fatalf("%+v, want …%s…", err, c.says)
@@ -99,10 +100,10 @@ func TestLoginsThatAreRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ReadCodex(nil, t.TempDir(), now); failure.KindOf(err) != failure.NotReady || !strings.Contains(err.Error(), "not logged in") {
+	if _, err := readLogin(agent.User{Home: t.TempDir(), Now: now}); failure.KindOf(err) != failure.NotReady || !strings.Contains(err.Error(), "not logged in") {
 		t.Errorf("none at all: %v", err)
 	}
-	if _, err := ReadCodex(map[string]string{"CODEX_HOME": "/dev"}, "", now); failure.KindOf(err) != failure.NotReady {
+	if _, err := readLogin(agent.User{Vars: map[string]string{"CODEX_HOME": "/dev"}, Now: now}); failure.KindOf(err) != failure.NotReady {
 		t.Errorf("no file: %v", err)
 	}
 }

@@ -1,0 +1,185 @@
+package codex
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/system/files"
+)
+
+// Subscription is what targets call a login of Codex with a ChatGPT subscription.
+const Subscription = "codex-subscription"
+
+// loginFile is the login's name in a home of Codex.
+const loginFile = "auth.json"
+
+// renew is the command that logs a user in.
+const renew = "codex login"
+
+// Credential is a ChatGPT subscription: logins by API key are refused.
+func (*Program) Credential() *agent.Credential {
+	return &agent.Credential{
+		Kind: Subscription, Title: title, Renew: renew, File: loginFile,
+		Read: readLogin, Secrets: func(content []byte) []string {
+			var a auth
+			if json.Unmarshal(content, &a) != nil {
+				return nil
+			}
+			return a.secrets()
+		},
+		Profile: profile(),
+	}
+}
+
+// auth is auth.json as Codex 0.171 writes it.
+type auth struct {
+	AuthMode    string      `json:"auth_mode"`
+	APIKey      *string     `json:"OPENAI_API_KEY"`
+	Tokens      *authTokens `json:"tokens"`
+	LastRefresh string      `json:"last_refresh"`
+}
+
+type authTokens struct {
+	ID      string `json:"id_token"`
+	Access  string `json:"access_token"`
+	Refresh string `json:"refresh_token"`
+	Account string `json:"account_id,omitempty"`
+}
+
+// loginPath is the user's own login: in CODEX_HOME, else in .codex of the home directory.
+func loginPath(u agent.User) string {
+	if dir := u.Vars["CODEX_HOME"]; dir != "" {
+		return filepath.Join(dir, loginFile)
+	}
+	return filepath.Join(u.Home, ".codex", loginFile)
+}
+
+// maxLogin bounds what is read of a login, in bytes; real ones have about 5 KB.
+const maxLogin = 1 << 20
+
+// readLogin reads the user's own login. Its failures are of kind NotReady.
+func readLogin(u agent.User) (agent.Login, error) {
+	a, path, err := openLogin(u)
+	if err != nil {
+		return agent.Login{}, err
+	}
+	if a.Tokens.Access == "" || a.Tokens.ID == "" {
+		return agent.Login{}, notReady(path, "Codex's login in %s has no tokens", path)
+	}
+	access, err := claimsOf(a.Tokens.Access)
+	if err == nil && access.Expires == 0 {
+		err = errors.New("it does not say when it expires")
+	}
+	if err != nil {
+		return agent.Login{}, notReady(path, "the access token in %s is damaged: %v", path, err)
+	}
+	id, err := claimsOf(a.Tokens.ID)
+	if err != nil {
+		return agent.Login{}, notReady(path, "the identity token in %s is damaged: %v", path, err)
+	}
+	l := agent.Login{Path: path, Plan: id.Auth.Plan, Expires: time.Unix(access.Expires, 0).UTC(), Secrets: a.secrets()}
+	if l.Plan == "" {
+		l.Plan = access.Auth.Plan
+	}
+	if l.Private, err = a.private(); err != nil {
+		return agent.Login{}, err
+	}
+	switch left := l.Left(u.Now); {
+	case left <= 0:
+		return l, notReady(path, "Codex's login expired %s ago (using Codex yourself renews it)", round(-left))
+	case left < agent.LeastValidity:
+		return l, notReady(path, "Codex's login expires in %s, which is too short for a turn (using Codex yourself renews it)", round(left))
+	}
+	return l, nil
+}
+
+// openLogin reads the user's own login, which is one with ChatGPT, whatever its tokens are.
+func openLogin(u agent.User) (a auth, path string, err error) {
+	path = loginPath(u)
+	b, err := readFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return a, path, notReady(path, "Codex is not logged in: there is no %s", path)
+	case err != nil:
+		return a, path, notReady(path, "Codex's login cannot be read: %v", err)
+	}
+	if !isObject(b) || json.Unmarshal(b, &a) != nil {
+		return a, path, notReady(path, "Codex's login in %s is damaged: it is not what Codex writes", path)
+	}
+	switch {
+	case a.AuthMode == "" && a.Tokens == nil && a.APIKey != nil, a.AuthMode != "" && a.AuthMode != "chatgpt":
+		return a, path, notReady(path, "Codex is logged in with %s, which is refused: a run uses your subscription and never falls back to billing by use", a.method())
+	case a.AuthMode == "":
+		return a, path, notReady(path, "Codex's login in %s does not say that it is one with ChatGPT", path)
+	case a.Tokens == nil:
+		return a, path, notReady(path, "Codex's login in %s has no tokens", path)
+	}
+	return a, path, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	info, err := files.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a file", path)
+	case info.Size() > maxLogin:
+		return nil, fmt.Errorf("%s has %d bytes", path, info.Size())
+	}
+	return files.Read(path)
+}
+
+func isObject(b []byte) bool {
+	var m map[string]json.RawMessage
+	return json.Unmarshal(b, &m) == nil && m != nil
+}
+
+func notReady(path, format string, args ...any) error {
+	return failure.New(failure.NotReady, format, args...).WithPaths(path).WithHint(renew)
+}
+
+func round(d time.Duration) time.Duration {
+	if d > time.Minute {
+		return d.Round(time.Minute)
+	}
+	return d.Round(time.Second)
+}
+
+func (a auth) method() string {
+	if a.AuthMode == "" || a.AuthMode == "apikey" {
+		return "an API key"
+	}
+	return fmt.Sprintf("the method %q", a.AuthMode)
+}
+
+// private is the login for a session: auth.json without the token that renews it and without a key.
+func (a auth) private() ([]agent.File, error) {
+	tokens := *a.Tokens
+	tokens.Refresh = ""
+	a.Tokens, a.APIKey = &tokens, nil
+	if a.LastRefresh == "" { // without it Codex sends no authorization
+		a.LastRefresh = time.Unix(0, 0).UTC().Format(time.RFC3339)
+	}
+	b, err := json.Marshal(a)
+	return []agent.File{{Path: loginFile, Content: append(b, '\n'), Mode: 0o600, Secret: true}}, err
+}
+
+func (a auth) secrets() (out []string) {
+	values := []*string{a.APIKey}
+	if t := a.Tokens; t != nil {
+		values = append(values, &t.Access, &t.ID, &t.Refresh)
+	}
+	for _, v := range values {
+		if v != nil && *v != "" {
+			out = append(out, *v)
+		}
+	}
+	return out
+}
