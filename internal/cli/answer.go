@@ -10,7 +10,7 @@ import (
 )
 
 type answerOptions struct {
-	Deps *Deps
+	*Deps
 
 	Run      string
 	Key      string
@@ -76,7 +76,7 @@ func runAnswer(ctx context.Context, o *answerOptions) error {
 		}
 		o.Value = string(b)
 	}
-	s, err := o.Deps.Open(ctx, false)
+	s, err := o.Open(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -85,11 +85,11 @@ func runAnswer(ctx context.Context, o *answerOptions) error {
 		return err
 	}
 	if o.NoResume {
-		o.Deps.UI.Talkf("the answer is recorded\n")
+		o.UI.Talkf("the answer is recorded\n")
 		if _, live := s.Worker(r.ID); !live {
-			o.Deps.UI.Next("laufwerk resume " + r.ID)
+			o.UI.Next("laufwerk resume " + r.ID)
 		}
-		return o.Deps.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State})
+		return o.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
 	var ours bool
 	st, caught, err := acquireRun(ctx, s, r.ID, func(ctx context.Context) (st runs.Started, err error) {
@@ -98,8 +98,8 @@ func runAnswer(ctx context.Context, o *answerOptions) error {
 	})
 	if err == nil && !ours {
 		caught.Release()
-		o.Deps.UI.Talkf("the answer is recorded; another worker is on the run\n")
-		return o.Deps.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: runs.Running})
+		o.UI.Talkf("the answer is recorded; another worker is on the run\n")
+		return o.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: runs.Running})
 	}
 	if err != nil {
 		return Fail(failure.Wrap(err, failure.Failed, "the answer is recorded, and the run does not go on"),

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"strings"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/cli/render"
-	"github.com/laufwerk/laufwerk/internal/failure"
 )
 
 func newClaims(d *Deps) *cobra.Command {
@@ -17,53 +15,6 @@ func newClaims(d *Deps) *cobra.Command {
 		newClaimsList(d), newClaimsShow(d), newClaimsAbandon(d))
 	g.GroupID = SectionOperate
 	return g
-}
-
-type claimsListOptions struct {
-	Deps *Deps
-	All  bool
-	Run  string
-}
-
-func newClaimsList(d *Deps) *cobra.Command {
-	o := &claimsListOptions{Deps: d}
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List what may exist, or with --all everything that ever did",
-		Long: `List the ledger: every resource with its intent, its allocation and, once it is released, the proof of its absence.
-Without --all only what is outstanding is listed.`,
-		Example: "$ laufwerk claims list\n$ laufwerk claims list --all --run 261129-k3f9x2ab --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runClaimsList(cmd.Context(), o)
-		},
-	}
-	cmd.Flags().BoolVar(&o.All, "all", false, "also what was released or abandoned")
-	cmd.Flags().StringVar(&o.Run, "run", "", "only the claims of `RUN`")
-	return cmd
-}
-
-func runClaimsList(ctx context.Context, o *claimsListOptions) error {
-	s, err := o.Deps.Open.ToRead(ctx)
-	if err != nil {
-		return err
-	}
-	f := claims.Filter{Outstanding: !o.All}
-	if o.Run != "" {
-		r, err := s.Get(ctx, o.Run)
-		if err != nil {
-			return err
-		}
-		f.Run = r.ID
-	}
-	all, err := s.Driver.List(ctx, f)
-	if err != nil {
-		return err
-	}
-	printClaims(o.Deps.UI, o.Deps.Env.Now(), all)
-	if len(all) == 0 {
-		o.Deps.UI.Talkf("no claims\n")
-	}
-	return o.Deps.UI.Document(map[string]any{"claims": append([]claims.Claim{}, all...)})
 }
 
 // printClaims prints claims as people read them: what, when it was meant, when it was there, and what proved its end.
@@ -120,42 +71,6 @@ func claimProof(c claims.Claim) string {
 	}
 }
 
-type claimsShowOptions struct {
-	Deps  *Deps
-	Claim string
-}
-
-func newClaimsShow(d *Deps) *cobra.Command {
-	o := &claimsShowOptions{Deps: d}
-	return &cobra.Command{
-		Use:     "show CLAIM",
-		Short:   "Show one claim with its exact identity and all evidence",
-		Example: "$ laufwerk claims show cabcdefghijklmno",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Claim = args[0]
-			return runClaimsShow(cmd.Context(), o)
-		},
-	}
-}
-
-func runClaimsShow(ctx context.Context, o *claimsShowOptions) error {
-	s, err := o.Deps.Open.ToRead(ctx)
-	if err != nil {
-		return err
-	}
-	c, err := s.Driver.Get(ctx, o.Claim)
-	if err != nil {
-		return err
-	}
-	printClaim(o.Deps.UI, c)
-	if r, err := s.Get(ctx, c.Run); c.Outstanding() && err == nil && !r.Terminal() {
-		o.Deps.UI.Next("laufwerk runs show " + r.ID)
-	} else if c.Outstanding() {
-		o.Deps.UI.Next(c.CleanupHint())
-	}
-	return o.Deps.UI.Document(c)
-}
-
 func printClaim(ui *render.UI, c claims.Claim) {
 	ui.Printf("claim %s\nkind %s, state %s\nrun %s, operation %s\n", ui.Out.Bold(c.ID), string(c.Kind), string(c.State), c.Run, c.Operation)
 	ui.Printf("name %s, owner %s, endpoint %s, resource %s\n", c.Intent.Name, c.Intent.Owner, c.Intent.Endpoint, c.Intent.Resource)
@@ -175,50 +90,4 @@ func printClaim(ui *render.UI, c claims.Claim) {
 	for _, e := range c.Evidence {
 		ui.Printf("%s %s\n", e.At.Local().Format(time.DateTime), e.What)
 	}
-}
-
-type claimsAbandonOptions struct {
-	Deps   *Deps
-	Claim  string
-	Reason string
-}
-
-func newClaimsAbandon(d *Deps) *cobra.Command {
-	o := &claimsAbandonOptions{Deps: d}
-	cmd := &cobra.Command{
-		Use:   "abandon CLAIM",
-		Short: "Give up a claim whose end can never be proved",
-		Long: `Give up a claim after you looked for its resource yourself. The command prints the exact identity of what may still
-exist, and keeps it with your reason for ever. A claim that clean-up was never tried on is refused.`,
-		Example: "$ laufwerk claims abandon cabcdefghijklmno --reason 'the machine was reinstalled'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Claim = args[0]
-			return runClaimsAbandon(cmd.Context(), o)
-		},
-	}
-	cmd.Flags().StringVar(&o.Reason, "reason", "", "why nothing can be proved (needed)")
-	return cmd
-}
-
-func runClaimsAbandon(ctx context.Context, o *claimsAbandonOptions) error {
-	if err := RefuseInsideSession("claims abandon"); err != nil {
-		return err
-	}
-	if o.Reason == "" {
-		return failure.New(failure.Usage, "abandoning a claim needs a reason, which is kept for ever").
-			WithHint("laufwerk claims abandon %s --reason 'why nothing can be proved'", failure.Quote(o.Claim))
-	}
-	s, err := o.Deps.Open(ctx, false)
-	if err != nil {
-		return err
-	}
-	c, err := s.Driver.Get(ctx, o.Claim)
-	if err != nil {
-		return err
-	}
-	if c, err = s.Driver.Abandon(ctx, c.ID, o.Reason); err != nil {
-		return err
-	}
-	printClaim(o.Deps.UI, c)
-	return o.Deps.UI.Document(c)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 type cleanupOptions struct {
-	Deps *Deps
+	*Deps
 
 	Request cleanup.Request
 }
@@ -61,23 +61,23 @@ func runCleanup(ctx context.Context, o *cleanupOptions) error {
 	if err := RefuseInsideSession("cleanup"); err != nil {
 		return err
 	}
-	s, err := o.Deps.Open(ctx, false)
+	s, err := o.Open(ctx, false)
 	if err != nil {
 		return err
 	}
 	o.Request.Who = currentPerson()
 	rep, err := cleanup.Clean(ctx, s, o.Request)
 	if rep.Accepted > 0 {
-		o.Deps.UI.Talkf("the new identity is recorded with %d claims\n", rep.Accepted)
+		o.UI.Talkf("the new identity is recorded with %d claims\n", rep.Accepted)
 	}
-	printCleanup(o.Deps.UI, rep, o.Request.DryRun)
+	printCleanup(o.UI, rep, o.Request.DryRun)
 	if err != nil {
 		return Fail(err, rep)
 	}
 	if len(rep.Released)+len(rep.Kept)+len(rep.Skipped)+len(rep.Folders) == 0 {
-		o.Deps.UI.Talkf("nothing to clean up\n")
+		o.UI.Talkf("nothing to clean up\n")
 	}
-	return o.Deps.UI.Document(rep)
+	return o.UI.Document(rep)
 }
 
 // printCleanup lists what became of every claim, and says what can be done about what is left.

@@ -2,11 +2,19 @@ package cli
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/laufwerk/laufwerk/internal/claims"
+	"github.com/laufwerk/laufwerk/internal/cli/settings"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/project"
+	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/runs"
+	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
@@ -36,3 +44,228 @@ func Complete(ctx context.Context, env *system.Env, commands func(*Deps) Command
 	_ = root.ExecuteContext(ctx)
 	return failure.ExitDone
 }
+
+// Somebody waits with a finger on the tab key: whatever is not known by then is not offered.
+const (
+	completionTimeout   = 1500 * time.Millisecond
+	completionStoreWait = 250 * time.Millisecond
+)
+
+// completer finds the words that could be typed next.
+type completer struct {
+	*Deps
+}
+
+// attach lets the arguments and flags of commands be completed, by the names that they have in Use and in the flags' usage.
+func (c completer) attach(commands []*cobra.Command) {
+	for _, cmd := range commands {
+		c.attach(cmd.Commands())
+		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
+			cmd.ValidArgsFunction = c.argument
+		}
+		for flag, words := range map[string]func(context.Context) []string{"target": c.targetWords, "execution": c.executionWords} {
+			if cmd.Flags().Lookup(flag) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(flag, c.offer(words)) // fails only for a flag that is not there
+			}
+		}
+	}
+}
+
+// attachGlobal lets the flags of every command be completed.
+func (c completer) attachGlobal(root *cobra.Command) {
+	_ = root.RegisterFlagCompletionFunc("project", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	})
+	_ = root.RegisterFlagCompletionFunc("set", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		words := func(context.Context) []string {
+			var out []string
+			for _, row := range settings.Table() {
+				out = append(out, completionWord(row.Name+"=", row.Help))
+			}
+			return out
+		}
+		return c.ask(cmd, words, typed), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+func (c completer) offer(words func(context.Context) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return c.ask(cmd, words, typed), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// argument completes the argument that comes next, by its name in Use.
+func (c completer) argument(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	names := strings.Fields(cmd.Use)[1:]
+	if len(args) >= len(names) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var words func(context.Context) []string
+	switch strings.Trim(names[len(args)], "[]") {
+	case "WORKFLOW":
+		words = c.workflowWords
+	case "RUN":
+		words = func(ctx context.Context) []string { return c.runWords(ctx, cmd.Name()) }
+	case "CLAIM":
+		words = c.claimWords
+	case "KEY":
+		words = func(ctx context.Context) []string { return c.questionWords(ctx, args[0]) }
+	case "COMMAND...":
+		words = func(context.Context) []string { return helpWords(cmd.Root()) }
+	case "FILE.ts":
+		return []string{"ts"}, cobra.ShellCompDirectiveFilterFileExt
+	default:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.ask(cmd, words, typed), cobra.ShellCompDirectiveNoFileComp
+}
+
+// ask gives what words answers in time, and what is typed begins.
+func (c completer) ask(cmd *cobra.Command, words func(context.Context) []string, typed string) []string {
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	answer := make(chan []string, 1)
+	go func() { answer <- words(ctx) }()
+	var out []string
+	select {
+	case all := <-answer:
+		for _, w := range all {
+			if strings.HasPrefix(w, typed) {
+				out = append(out, w)
+			}
+		}
+	case <-ctx.Done():
+	}
+	return out
+}
+
+// completionWord is one offer: foreign text in it cannot act on a terminal.
+func completionWord(name, about string) string {
+	return cobra.CompletionWithDesc(redact.Line(name), redact.Line(about))
+}
+
+func (c completer) openRuns(ctx context.Context) *runs.Service {
+	svc, err := c.Open(ctx, false)
+	if err != nil {
+		return nil
+	}
+	svc.Store.SetWait(completionStoreWait)
+	return svc
+}
+
+func (c completer) projectRoot() string {
+	root, err := project.Find(c.Env.Dir, c.Flags.Project, "")
+	if err != nil {
+		return ""
+	}
+	return root
+}
+
+func (c completer) workflowWords(context.Context) []string {
+	root := c.projectRoot()
+	if root == "" {
+		return nil
+	}
+	names, err := project.Workflows(root)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, n := range names {
+		out = append(out, completionWord(n, "workflow of "+root))
+	}
+	return out
+}
+
+// runWords are those that command has something to do with: this project's, or in no project all.
+func (c completer) runWords(ctx context.Context, command string) []string {
+	svc := c.openRuns(ctx)
+	if svc == nil {
+		return nil
+	}
+	list, err := svc.List(ctx, "")
+	if err != nil {
+		return nil
+	}
+	root := c.projectRoot()
+	var out []string
+	for _, r := range list {
+		switch {
+		case root != "" && r.Root != root,
+			command == "answer" && r.State != runs.Waiting,
+			(command == "resume" || command == "cancel") && r.Terminal():
+			continue
+		}
+		about := r.Workflow + ", " + r.State
+		if len(r.Waiting) > 0 && r.State == runs.Waiting {
+			about += ": " + r.Waiting[0].Title
+		}
+		out = append(out, completionWord(r.ID, about))
+	}
+	return out
+}
+
+func (c completer) claimWords(ctx context.Context) []string {
+	svc := c.openRuns(ctx)
+	if svc == nil {
+		return nil
+	}
+	list, err := svc.Driver.List(ctx, claims.Filter{Outstanding: true})
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, c := range list {
+		out = append(out, completionWord(c.ID, string(c.Kind)+", "+string(c.State)+", of run "+c.Run))
+	}
+	return out
+}
+
+func (c completer) questionWords(ctx context.Context, run string) []string {
+	svc := c.openRuns(ctx)
+	if svc == nil {
+		return nil
+	}
+	r, err := svc.Get(ctx, run)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, q := range r.Waiting {
+		out = append(out, completionWord(q.Key, q.Type+": "+q.Title))
+	}
+	return out
+}
+
+func (c completer) targetWords(ctx context.Context) []string {
+	root := c.projectRoot()
+	if root == "" {
+		return nil
+	}
+	p, err := c.Projects.Load(ctx, root)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, t := range p.Targets {
+		out = append(out, completionWord(t.ID, t.Kind))
+	}
+	return out
+}
+
+// helpWords are what help explains.
+func helpWords(root *cobra.Command) []string {
+	out := []string{completionWord("exit-codes", "what every exit code means"), completionWord("environment", "settings and variables"), completionWord("recovery", "what to do after a failure")}
+	for _, c := range root.Commands() {
+		if !c.Hidden {
+			out = append(out, completionWord(c.Name(), c.Short))
+		}
+	}
+	return out
+}
+
+func (c completer) executionWords(context.Context) []string { return scaffold.Executions() }

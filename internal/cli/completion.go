@@ -11,7 +11,7 @@ import (
 )
 
 type completionOptions struct {
-	Deps  *Deps
+	*Deps
 	Root  *cobra.Command
 	Shell string
 }
@@ -61,6 +61,6 @@ func runCompletion(o *completionOptions) error {
 	if err := generate[o.Shell](); err != nil {
 		return failure.Wrap(err, failure.Internal, "make the script for %s", o.Shell)
 	}
-	o.Deps.UI.Printf("%s", b.String())
-	return o.Deps.UI.Document(map[string]string{"shell": o.Shell, "script": b.String()})
+	o.UI.Printf("%s", b.String())
+	return o.UI.Document(map[string]string{"shell": o.Shell, "script": b.String()})
 }

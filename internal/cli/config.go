@@ -7,7 +7,7 @@ import (
 )
 
 type configOptions struct {
-	Deps *Deps
+	*Deps
 }
 
 func newConfig(d *Deps) *cobra.Command {
@@ -34,7 +34,7 @@ type configSetting struct {
 }
 
 func runConfig(o *configOptions) error {
-	s, err := o.Deps.Settings()
+	s, err := o.Settings()
 	if err != nil {
 		return err
 	}
@@ -47,9 +47,9 @@ func runConfig(o *configOptions) error {
 		doc.Settings = append(doc.Settings, configSetting{Name: v.Name, Value: v.Text, Origin: v.Origin, Variable: v.Env(), Default: v.Default})
 		rows = append(rows, []any{v.Name, v.Text, v.Origin})
 	}
-	o.Deps.UI.Table([]string{"SETTING", "VALUE", "ORIGIN"}, rows)
-	if !o.Deps.UI.JSON {
-		o.Deps.UI.Talkf("settings file: %s\n", render.Name(s.File()))
+	o.UI.Table([]string{"SETTING", "VALUE", "ORIGIN"}, rows)
+	if !o.UI.JSON {
+		o.UI.Talkf("settings file: %s\n", render.Name(s.File()))
 	}
-	return o.Deps.UI.Document(doc)
+	return o.UI.Document(doc)
 }

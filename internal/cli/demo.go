@@ -19,7 +19,7 @@ import (
 )
 
 type demoOptions struct {
-	Deps *Deps
+	*Deps
 
 	Yes  bool
 	Kill bool
@@ -74,7 +74,7 @@ type demoScene struct {
 }
 
 func runDemo(ctx context.Context, o *demoOptions) error {
-	s, err := o.Deps.Open(ctx, true)
+	s, err := o.Open(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func runDemo(ctx context.Context, o *demoOptions) error {
 	if err := sc.build(ctx); err != nil {
 		return err
 	}
-	ui := o.Deps.UI
+	ui := o.UI
 	ui.Talkf("scratch project: %s (its check fails; the agent is a script)\n", sc.root)
 	if o.Kill {
 		err = sc.runKilled(ctx)
@@ -122,7 +122,7 @@ func (sc *demoScene) build(ctx context.Context) error {
 		return err
 	}
 	return scaffold.Create(ctx, sc.root, list, func(ctx context.Context, root string) error {
-		_, err := sc.Deps.Projects.Check(ctx, root, nil)
+		_, err := sc.Projects.Check(ctx, root, nil)
 		return err
 	})
 }
@@ -153,7 +153,7 @@ func (sc *demoScene) runWhole(ctx context.Context) error {
 
 // approve shows what a person would be shown, and approves it.
 func (sc *demoScene) approve(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Who, error) {
-	ui := sc.Deps.UI
+	ui := sc.UI
 	if q.Workspace != "" {
 		text, err := sc.s.Difference(ctx, sc.started, q.Digest)
 		if err != nil {
@@ -195,7 +195,7 @@ func (sc *demoScene) conclude(ctx context.Context) error {
 		return Fail(failure.New(failure.Internal, "the demo found what must not be: run twice: %d, leaked: %d", res.RunTwice, res.Leaked).
 			WithHint("laufwerk runs show %s\nlaufwerk claims list --all --run %s", res.Run, res.Run), res)
 	}
-	return sc.Deps.UI.Document(res)
+	return sc.UI.Document(res)
 }
 
 // countTurns counts the turns that the scripted agent began, and those that it began more than once.

@@ -18,9 +18,9 @@ import (
 
 // runKilled starts the run in a process of its own, kills that in the middle of the agent's turn, and takes the run up.
 func (sc *demoScene) runKilled(ctx context.Context) error {
-	ui := sc.Deps.UI
+	ui := sc.UI
 	first, err := process.StartOwn(ctx, process.OwnCommand{
-		Path: system.Executable(), Dir: sc.root, Env: environmentList(sc.Deps.Env.Vars),
+		Path: system.Executable(), Dir: sc.root, Env: environmentList(sc.Env.Vars),
 		Args: []string{"run", "issue-to-fix", "--no-input", "--json", "--input", demoInput},
 	})
 	if err != nil {
@@ -124,14 +124,14 @@ func (sc *demoScene) countLeaks(ctx context.Context) (int, error) {
 
 // print is the end of the demo as people read it.
 func (sc *demoScene) print(ctx context.Context, res demoDocument) error {
-	ui := sc.Deps.UI
+	ui := sc.UI
 	if sc.Kill {
 		all, err := sc.s.Driver.List(ctx, claims.Filter{Run: sc.started})
 		if err != nil {
 			return err
 		}
 		ui.Printf("the ledger of run %s\n", sc.started)
-		printClaims(ui, sc.Deps.Env.Now(), all)
+		printClaims(ui, sc.Env.Now(), all)
 	}
 	ui.Printf("turns: %d, run twice: %d, leaked: %d\n", res.Turns, res.RunTwice, res.Leaked)
 	ui.Talkf("\nlook next:\n  laufwerk runs show %s\n  laufwerk runs logs %s\n  laufwerk claims list --all --run %s\n  ls %s\nremove it:\n  laufwerk runs prune %s && rm -r %s\nyour own project:\n  laufwerk init --execution local --example issue-to-fix --agent-command 'your-agent'\n",

@@ -7,7 +7,7 @@ import (
 )
 
 type diffOptions struct {
-	Deps *Deps
+	*Deps
 
 	Run string
 }
@@ -30,7 +30,7 @@ machine comes first.`,
 }
 
 func runDiff(ctx context.Context, o *diffOptions) error {
-	s, err := o.Deps.Open.ToRead(ctx)
+	s, err := o.Open.ToRead(ctx)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func runDiff(ctx context.Context, o *diffOptions) error {
 	if err != nil {
 		return err
 	}
-	ui := o.Deps.UI
+	ui := o.UI
 	head := ui.Talkf
 	if len(list) > 1 { // then it is data: which is which
 		head = ui.Printf

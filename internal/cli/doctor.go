@@ -17,7 +17,7 @@ import (
 )
 
 type doctorOptions struct {
-	Deps        *Deps
+	*Deps
 	Examination doctor.Options
 
 	Report bool
@@ -63,7 +63,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if err != nil {
 		return err
 	}
-	ui := o.Deps.UI
+	ui := o.UI
 	doc := doctorDocument{Status: rep.Worst(), Build: build.Read(), Report: rep}
 	if o.Report {
 		doc.Text = doctorReportText(o, rep)
@@ -136,7 +136,7 @@ func printDoctor(ui *render.UI, rep doctor.Report) {
 func doctorReportText(o *doctorOptions, rep doctor.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "laufwerk %s\n", build.Read())
-	if s, err := o.Deps.Settings(); err == nil {
+	if s, err := o.Settings(); err == nil {
 		for _, v := range s.Values() {
 			if v.Origin != "default" {
 				fmt.Fprintf(&b, "setting %s = %s (%s)\n", v.Name, v.Text, v.Origin)
@@ -156,6 +156,6 @@ func doctorReportText(o *doctorOptions, rep doctor.Report) string {
 	if e := o.Examination; len(e.Programs) > 0 {
 		secrets = e.Programs.LoginSecrets(e.Programs.CredentialKinds(), e.User())
 	}
-	m := doctor.NewMask(o.Deps.Env.Home(), system.UserName(), o.Deps.Env.Vars, secrets)
+	m := doctor.NewMask(o.Env.Home(), system.UserName(), o.Env.Vars, secrets)
 	return redact.Terminal(m.Text(b.String()))
 }

@@ -8,7 +8,7 @@ import (
 )
 
 type helpOptions struct {
-	Deps  *Deps
+	*Deps
 	Root  *cobra.Command
 	Words []string
 }
@@ -49,8 +49,8 @@ func helpTopics() map[string]helpTopic {
 func runHelp(o *helpOptions) error {
 	if len(o.Words) == 1 {
 		if t, ok := helpTopics()[o.Words[0]]; ok {
-			t.text(o.Deps.UI)
-			return o.Deps.UI.Document(t.data())
+			t.text(o.UI)
+			return o.UI.Document(t.data())
 		}
 	}
 	cmd, err := findNamedCommand(o.Root, o.Words)

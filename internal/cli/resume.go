@@ -11,7 +11,7 @@ import (
 )
 
 type resumeOptions struct {
-	Deps *Deps
+	*Deps
 
 	Run        string
 	All        bool
@@ -64,7 +64,7 @@ func runResume(ctx context.Context, o *resumeOptions) error {
 	if err := RefuseInsideSession("resume"); err != nil {
 		return err
 	}
-	s, err := o.Deps.Open(ctx, false)
+	s, err := o.Open(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func acceptIdentity(ctx context.Context, o *resumeOptions, s *runs.Service, st r
 	}
 	n, err := s.Driver.Accept(ctx, f, a)
 	if err == nil {
-		o.Deps.UI.Talkf("the new identity is recorded with %d claims\n", n)
+		o.UI.Talkf("the new identity is recorded with %d claims\n", n)
 	}
 	return err
 }
@@ -120,7 +120,7 @@ func resumeMany(ctx context.Context, o *resumeOptions, s *runs.Service) error {
 	if err != nil {
 		return err
 	}
-	ui := o.Deps.UI
+	ui := o.UI
 	taken := []resumedRun{}
 	var first error
 	for _, r := range list {

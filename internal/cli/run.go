@@ -16,7 +16,7 @@ import (
 )
 
 type runOptions struct {
-	Deps *Deps
+	*Deps
 
 	Workflow   string
 	Input      string
@@ -82,11 +82,11 @@ func runRun(ctx context.Context, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	s, err := o.Deps.Open(ctx, false)
+	s, err := o.Open(ctx, false)
 	if err != nil {
 		return err
 	}
-	root, err := project.Find(o.Deps.Env.Dir, o.Deps.Flags.Project, s.Home.Dir())
+	root, err := project.Find(o.Env.Dir, o.Flags.Project, s.Home.Dir())
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func runRun(ctx context.Context, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	if s, err = o.Deps.Open(ctx, true); err != nil { // only now: a mistake so far leaves nothing behind
+	if s, err = o.Open(ctx, true); err != nil { // only now: a mistake so far leaves nothing behind
 		return err
 	}
 	q := runs.Request{Project: p, Workflow: w, Input: input, Key: o.Key}
@@ -109,7 +109,7 @@ func runRun(ctx context.Context, o *runOptions) error {
 	}
 	st, caught, err := startRun(ctx, s, q)
 	if o.Wait && failure.Is(err, failure.AdmissionFull) {
-		o.Deps.UI.Talkf("waiting for a place: %s\n", err)
+		o.UI.Talkf("waiting for a place: %s\n", err)
 		for failure.Is(err, failure.AdmissionFull) {
 			if err = waitAdmissionInterval(ctx); err == nil {
 				st, caught, err = startRun(ctx, s, q)
@@ -119,7 +119,7 @@ func runRun(ctx context.Context, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	o.Deps.UI.Talkf("run %s of %s\n", o.Deps.UI.Err.Bold(st.Run.ID), w.Name)
+	o.UI.Talkf("run %s of %s\n", o.UI.Err.Bold(st.Run.ID), w.Name)
 	if o.Detach {
 		caught.Release()
 		return detachRun(ctx, o.Deps, s, st)
@@ -146,7 +146,7 @@ func continueRun(ctx context.Context, o *runOptions, s *runs.Service, r runs.Run
 	if err != nil {
 		return err
 	}
-	o.Deps.UI.Talkf("run %s of %s goes on\n", o.Deps.UI.Err.Bold(r.ID), r.Workflow)
+	o.UI.Talkf("run %s of %s goes on\n", o.UI.Err.Bold(r.ID), r.Workflow)
 	if o.Detach {
 		caught.Release()
 		return detachRun(ctx, o.Deps, s, st)

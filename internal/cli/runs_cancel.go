@@ -7,7 +7,7 @@ import (
 )
 
 type runsCancelOptions struct {
-	Deps   *Deps
+	*Deps
 	Run    string
 	Reason string
 	Force  bool
@@ -35,7 +35,7 @@ func runRunsCancel(ctx context.Context, o *runsCancelOptions) error {
 	if err := RefuseInsideSession("runs cancel"); err != nil {
 		return err
 	}
-	s, err := o.Deps.Open(ctx, false)
+	s, err := o.Open(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -43,44 +43,7 @@ func runRunsCancel(ctx context.Context, o *runsCancelOptions) error {
 	if err != nil {
 		return err
 	}
-	o.Deps.UI.Talkf("run %s is over: %s\n", r.ID, r.State)
-	o.Deps.UI.Next("laufwerk cleanup " + r.ID)
-	return o.Deps.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason})
-}
-
-type runsPruneOptions struct {
-	Deps *Deps
-	Run  string
-}
-
-func newRunsPrune(d *Deps) *cobra.Command {
-	o := &runsPruneOptions{Deps: d}
-	return &cobra.Command{
-		Use:     "prune RUN",
-		Short:   "Remove the history of a run that is over and holds nothing",
-		Example: "$ laufwerk runs prune 261129-k3f9x2ab",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Run = args[0]
-			return runRunsPrune(cmd.Context(), o)
-		},
-	}
-}
-
-func runRunsPrune(ctx context.Context, o *runsPruneOptions) error {
-	if err := RefuseInsideSession("runs prune"); err != nil {
-		return err
-	}
-	s, err := o.Deps.Open(ctx, false)
-	if err != nil {
-		return err
-	}
-	r, err := s.Get(ctx, o.Run)
-	if err != nil {
-		return err
-	}
-	if err := s.Prune(ctx, r.ID); err != nil {
-		return err
-	}
-	o.Deps.UI.Talkf("run %s is removed\n", r.ID)
-	return o.Deps.UI.Document(map[string]any{"run": r.ID, "removed": true})
+	o.UI.Talkf("run %s is over: %s\n", r.ID, r.State)
+	o.UI.Next("laufwerk cleanup " + r.ID)
+	return o.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason})
 }

@@ -10,16 +10,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/runs"
 )
 
-func newRuns(d *Deps) *cobra.Command {
-	g := Group("runs", "List, show, follow, cancel and prune runs",
-		newRunsList(d), newRunsShow(d), newRunsLogs(d), newRunsCancel(d), newRunsPrune(d))
-	g.GroupID = SectionRuns
-	return g
-}
-
 type runsListOptions struct {
-	Deps *Deps
-	All  bool
+	*Deps
+	All bool
 }
 
 func newRunsList(d *Deps) *cobra.Command {
@@ -44,16 +37,16 @@ type listedRun struct {
 }
 
 func runRunsList(ctx context.Context, o *runsListOptions) error {
-	s, err := o.Deps.Open.ToRead(ctx)
+	s, err := o.Open.ToRead(ctx)
 	if err != nil {
 		return err
 	}
 	root := ""
 	if !o.All {
-		found, err := project.Find(o.Deps.Env.Dir, o.Deps.Flags.Project, "")
+		found, err := project.Find(o.Env.Dir, o.Flags.Project, "")
 		if err == nil {
 			root = found
-		} else if o.Deps.Flags.Project != "" {
+		} else if o.Flags.Project != "" {
 			return err
 		}
 	}
@@ -77,7 +70,7 @@ func runRunsList(ctx context.Context, o *runsListOptions) error {
 		out = append(out, l)
 		rows = append(rows, []any{r.ID, r.Workflow, listedState(l), r.CreatedAt.Local().Format("2006-01-02 15:04"), listedNote(l)})
 	}
-	ui := o.Deps.UI
+	ui := o.UI
 	ui.Table([]string{"RUN", "WORKFLOW", "STATE", "STARTED", ""}, rows)
 	switch {
 	case len(rows) > 0:

@@ -12,7 +12,7 @@ import (
 )
 
 type runsLogsOptions struct {
-	Deps   *Deps
+	*Deps
 	Run    string
 	Follow bool
 }
@@ -33,7 +33,7 @@ func newRunsLogs(d *Deps) *cobra.Command {
 }
 
 func runRunsLogs(ctx context.Context, o *runsLogsOptions) error {
-	s, err := o.Deps.Open.ToRead(ctx)
+	s, err := o.Open.ToRead(ctx)
 	if err != nil {
 		return err
 	}
@@ -44,17 +44,17 @@ func runRunsLogs(ctx context.Context, o *runsLogsOptions) error {
 	}
 	err = s.Events(ctx, o.Run, o.Follow, func(ev journal.Event) error {
 		printLogEvent(o.Deps, ev)
-		if err := o.Deps.UI.Document(ev); err != nil {
+		if err := o.UI.Document(ev); err != nil {
 			return err
 		}
-		return o.Deps.UI.Closed()
+		return o.UI.Closed()
 	})
 	if err == nil && o.Follow && ctx.Err() == nil {
 		if r, err := s.Get(ctx, o.Run); err == nil {
-			o.Deps.UI.Talkf("run %s %s%s\n", r.ID, r.State, withColon(r.Reason))
+			o.UI.Talkf("run %s %s%s\n", r.ID, r.State, withColon(r.Reason))
 		}
 	}
-	if o.Deps.UI.Gone() {
+	if o.UI.Gone() {
 		return nil // why nothing could be written any more is told, or not, as for every command
 	}
 	return err

@@ -14,8 +14,8 @@ import (
 )
 
 type runsShowOptions struct {
-	Deps *Deps
-	Run  string
+	*Deps
+	Run string
 }
 
 func newRunsShow(d *Deps) *cobra.Command {
@@ -32,7 +32,7 @@ func newRunsShow(d *Deps) *cobra.Command {
 }
 
 func runRunsShow(ctx context.Context, o *runsShowOptions) error {
-	s, err := o.Deps.Open.ToRead(ctx)
+	s, err := o.Open.ToRead(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func runRunsShow(ctx context.Context, o *runsShowOptions) error {
 	if err != nil {
 		return err
 	}
-	ui := o.Deps.UI
+	ui := o.UI
 	r := d.Run
 	ui.Printf("run %s of %s in %s\n", ui.Out.Bold(r.ID), r.Workflow, r.Root)
 	ui.Printf("state %s%s\n", r.State, withColon(r.Reason))

@@ -16,7 +16,7 @@ import (
 )
 
 type scriptOptions struct {
-	Deps *Deps
+	*Deps
 
 	File string
 	Call string
@@ -52,8 +52,8 @@ be loaded at any time, can only load what is prepared. Node and Bun cannot run s
 }
 
 func runScript(ctx context.Context, o *scriptOptions) error {
-	opts := script.EvalOptions{Export: o.Call, Call: o.Call != "", NoTime: true, Now: o.Deps.Env.Now().UnixMilli()}
-	opts.Seed = strconv.FormatInt(o.Deps.Env.Now().UnixNano(), 36)
+	opts := script.EvalOptions{Export: o.Call, Call: o.Call != "", NoTime: true, Now: o.Env.Now().UnixMilli()}
+	opts.Seed = strconv.FormatInt(o.Env.Now().UnixNano(), 36)
 	if o.Args != "" {
 		args, err := readInput(o.Deps, o.Args)
 		if err != nil {
@@ -68,12 +68,12 @@ func runScript(ctx context.Context, o *scriptOptions) error {
 	if err != nil {
 		return err
 	}
-	ui := o.Deps.UI
-	runner, err := o.Deps.Projects.ScriptRunner(func(_, text string) { ui.Talkf("%s\n", text) })
+	ui := o.UI
+	runner, err := o.Projects.ScriptRunner(func(_, text string) { ui.Talkf("%s\n", text) })
 	if err != nil {
 		return err
 	}
-	ctx, stop := o.Deps.Interruptible(ctx)
+	ctx, stop := o.Interruptible(ctx)
 	defer stop()
 	value, _, err := runner.Evaluate(ctx, root, entry, opts)
 	if err != nil {

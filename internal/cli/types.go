@@ -11,7 +11,7 @@ import (
 )
 
 type typesOptions struct {
-	Deps  *Deps
+	*Deps
 	Force bool
 }
 
@@ -39,7 +39,7 @@ type typesFile struct {
 }
 
 func runTypes(o *typesOptions) error {
-	root, err := project.Find(o.Deps.Env.Dir, o.Deps.Flags.Project, "")
+	root, err := project.Find(o.Env.Dir, o.Flags.Project, "")
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func runTypes(o *typesOptions) error {
 		Root  string      `json:"root"`
 		Files []typesFile `json:"files"`
 	}{Root: root}
-	ui := o.Deps.UI
+	ui := o.UI
 	for _, f := range list {
 		e := typesFile{f.Path, f.State, f.Stale() || o.Force && f.State == scaffold.TypeOwn}
 		doc.Files = append(doc.Files, e)

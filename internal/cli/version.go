@@ -7,7 +7,7 @@ import (
 )
 
 type versionOptions struct {
-	Deps *Deps
+	*Deps
 }
 
 func newVersion(d *Deps) *cobra.Command {
@@ -25,6 +25,6 @@ func newVersion(d *Deps) *cobra.Command {
 
 func runVersion(o *versionOptions) error {
 	info := build.Read()
-	o.Deps.UI.Printf("laufwerk %s\n", info)
-	return o.Deps.UI.Document(info)
+	o.UI.Printf("laufwerk %s\n", info)
+	return o.UI.Document(info)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 type writebackOptions struct {
-	Deps *Deps
+	*Deps
 
 	Run        string
 	Abort      bool
@@ -51,11 +51,11 @@ func runWriteback(ctx context.Context, o *writebackOptions) error {
 	if err := RefuseInsideSession("writeback"); err != nil {
 		return err
 	}
-	s, err := o.Deps.Open(ctx, false)
+	s, err := o.Open(ctx, false)
 	if err != nil {
 		return err
 	}
-	ui := o.Deps.UI
+	ui := o.UI
 	if o.DryRun {
 		steps, err := s.WriteBackSteps(ctx, o.Run)
 		if err != nil {

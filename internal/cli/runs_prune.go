@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+type runsPruneOptions struct {
+	*Deps
+	Run string
+}
+
+func newRunsPrune(d *Deps) *cobra.Command {
+	o := &runsPruneOptions{Deps: d}
+	return &cobra.Command{
+		Use:     "prune RUN",
+		Short:   "Remove the history of a run that is over and holds nothing",
+		Example: "$ laufwerk runs prune 261129-k3f9x2ab",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Run = args[0]
+			return runRunsPrune(cmd.Context(), o)
+		},
+	}
+}
+
+func runRunsPrune(ctx context.Context, o *runsPruneOptions) error {
+	if err := RefuseInsideSession("runs prune"); err != nil {
+		return err
+	}
+	s, err := o.Open(ctx, false)
+	if err != nil {
+		return err
+	}
+	r, err := s.Get(ctx, o.Run)
+	if err != nil {
+		return err
+	}
+	if err := s.Prune(ctx, r.ID); err != nil {
+		return err
+	}
+	o.UI.Talkf("run %s is removed\n", r.ID)
+	return o.UI.Document(map[string]any{"run": r.ID, "removed": true})
+}
