@@ -26,9 +26,9 @@ func newAnswer(d *Deps) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "answer RUN KEY [VALUE]",
 		Short: "Answer a question that a run asks",
-		Long: `Answer a question of a run, from anywhere: yes or no, one of the options, or a text. The answer is recorded and the
-run goes on in the foreground, unless a worker is on it already. An answer to a question about a difference counts for
-exactly the content that was frozen when the question was asked; laufwerk diff RUN shows it.`,
+		Long: `Answer a question of a run, from any directory: yes or no, one of the options, or a text. The answer is recorded and the run
+continues in the foreground, unless another worker process executes it already. An answer to a question about changes applies
+to exactly the content that was frozen when the question was asked; laufwerk diff RUN shows it.`,
 		Example: `$ laufwerk diff 261129-k3f9x2ab
 $ laufwerk answer 261129-k3f9x2ab approve yes
 $ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
@@ -53,13 +53,13 @@ $ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Input, "input", "", "the answer from `@file`, or - for stdin: arguments can be read by every user of the machine")
+	f.StringVar(&o.Input, "input", "", "read the answer from `@file`, or - for stdin: every user of this machine can read arguments")
 	f.StringVar(&o.Digest, "digest", "", "answer only if the question is about the content with this `DIGEST`")
-	f.BoolVar(&o.NoResume, "no-resume", false, "record the answer and leave the run as it is")
+	f.BoolVar(&o.NoResume, "no-resume", false, "record the answer without continuing the run")
 	return cmd
 }
 
-// minDigestLength is how much of a digest stands for it. An empty one is a mistake in somebody's script.
+// minDigestLength is how many characters of a digest are enough. Fewer, or none, are a mistake in somebody's script.
 const minDigestLength = 8
 
 func runAnswer(ctx context.Context, o *answerOptions) error {
@@ -98,11 +98,11 @@ func runAnswer(ctx context.Context, o *answerOptions) error {
 	})
 	if err == nil && !ours {
 		caught.Release()
-		o.UI.Talkf("the answer is recorded; another worker is on the run\n")
+		o.UI.Talkf("the answer is recorded; another worker process executes the run\n")
 		return o.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: runs.Running})
 	}
 	if err != nil {
-		return Fail(failure.Wrap(err, failure.Failed, "the answer is recorded, and the run does not go on"),
+		return Fail(failure.Wrap(err, failure.Failed, "the answer is recorded, but the run could not be continued"),
 			runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
 	return workOnRun(ctx, o.Deps, s, st, workOptions{Signals: caught})

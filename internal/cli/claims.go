@@ -11,13 +11,13 @@ import (
 )
 
 func newClaims(d *Deps) *cobra.Command {
-	g := Group("claims", "Look at everything that was allocated, and give up what can never be proved",
+	g := Group("claims", "List and show the resources that runs allocate, and abandon claims that cannot be proved",
 		newClaimsList(d), newClaimsShow(d), newClaimsAbandon(d))
 	g.GroupID = SectionOperate
 	return g
 }
 
-// printClaims prints claims as people read them: what, when it was meant, when it was there, and what proved its end.
+// printClaims prints a table of claims: each resource, the times of its intent, allocation and release, and the proof.
 func printClaims(ui *render.UI, now time.Time, list []claims.Claim) {
 	rows := make([][]any, 0, len(list))
 	clock := func(t time.Time) string { return claimTime(now, t) }
@@ -27,7 +27,7 @@ func printClaims(ui *render.UI, now time.Time, list []claims.Claim) {
 	ui.Table([]string{"CLAIM", "KIND", "STATE", "RUN", "INTENT", "ALLOCATED", "RELEASED", "PROOF", "WHERE"}, rows)
 }
 
-// claimLocation is where a claim's resource is: what it is called there, what it was made from, and on which endpoint.
+// claimLocation names a claim's resource, the image that it was made from, and its endpoint.
 func claimLocation(c claims.Claim) string {
 	if c.Image == "" {
 		return c.Intent.Endpoint
@@ -48,7 +48,7 @@ func shortID(id string) string {
 	return strings.TrimSuffix(id, hex) + hex[:12]
 }
 
-// claimTime is a time of today, or with its day.
+// claimTime is the time, with its date unless that is today.
 func claimTime(now, t time.Time) string {
 	const day = "2006-01-02"
 	switch {
@@ -85,7 +85,7 @@ func printClaim(ui *render.UI, c claims.Claim) {
 		ui.Printf("abandoned: %s\n", c.Reason)
 	}
 	for _, a := range c.Accepted {
-		ui.Printf("%s %s (uid %d) said that %s is %s now\n", a.At.Local().Format(time.DateTime), a.Who.User, a.Who.UID, a.Old, a.New)
+		ui.Printf("%s %s (uid %d) accepted that %s is now %s\n", a.At.Local().Format(time.DateTime), a.Who.User, a.Who.UID, a.Old, a.New)
 	}
 	for _, e := range c.Evidence {
 		ui.Printf("%s %s\n", e.At.Local().Format(time.DateTime), e.What)

@@ -18,16 +18,16 @@ func newClaimsAbandon(d *Deps) *cobra.Command {
 	o := &claimsAbandonOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:   "abandon CLAIM",
-		Short: "Give up a claim whose end can never be proved",
-		Long: `Give up a claim after you looked for its resource yourself. The command prints the exact identity of what may still
-exist, and keeps it with your reason for ever. A claim that clean-up was never tried on is refused.`,
+		Short: "Abandon a claim whose resource can never be proved to be gone",
+		Long: `Abandon a claim after you have looked for its resource yourself. The command prints the exact identity of what may still
+exist, and records it permanently with your reason. A claim is refused if laufwerk cleanup was never tried on it.`,
 		Example: "$ laufwerk claims abandon cabcdefghijklmno --reason 'the machine was reinstalled'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Claim = args[0]
 			return runClaimsAbandon(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.Reason, "reason", "", "why nothing can be proved (needed)")
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "record this `TEXT` as the reason why nothing can be proved (required)")
 	return cmd
 }
 
@@ -36,7 +36,7 @@ func runClaimsAbandon(ctx context.Context, o *claimsAbandonOptions) error {
 		return err
 	}
 	if o.Reason == "" {
-		return failure.New(failure.Usage, "abandoning a claim needs a reason, which is kept for ever").
+		return failure.New(failure.Usage, "abandoning a claim needs a reason, which is recorded permanently").
 			WithHint("laufwerk claims abandon %s --reason 'why nothing can be proved'", failure.Quote(o.Claim))
 	}
 	s, err := o.Open(ctx, false)

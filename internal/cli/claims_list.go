@@ -18,17 +18,22 @@ func newClaimsList(d *Deps) *cobra.Command {
 	o := &claimsListOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what may exist, or with --all everything that ever did",
-		Long: `List the ledger: every resource with its intent, its allocation and, once it is released, the proof of its absence.
-Without --all only what is outstanding is listed.`,
+		Short: "List the resources that may exist, or with --all also those that are gone",
+		Long: `List claims. Every resource that a run allocates is recorded as a claim before it is made: with the time of that intent, of
+the allocation and of the release, and with the proof that the resource is gone. Without --all only claims whose resource may
+still exist are listed.`,
 		Example: "$ laufwerk claims list\n$ laufwerk claims list --all --run 261129-k3f9x2ab --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runClaimsList(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.All, "all", false, "also what was released or abandoned")
-	cmd.Flags().StringVar(&o.Run, "run", "", "only the claims of `RUN`")
+	cmd.Flags().BoolVar(&o.All, "all", false, "also list claims that were released or abandoned")
+	cmd.Flags().StringVar(&o.Run, "run", "", "list only the claims of `RUN`")
 	return cmd
+}
+
+type claimsListDocument struct {
+	Claims []claims.Claim `json:"claims"`
 }
 
 func runClaimsList(ctx context.Context, o *claimsListOptions) error {
@@ -52,5 +57,5 @@ func runClaimsList(ctx context.Context, o *claimsListOptions) error {
 	if len(all) == 0 {
 		o.UI.Talkf("no claims\n")
 	}
-	return o.UI.Document(map[string]any{"claims": append([]claims.Claim{}, all...)})
+	return o.UI.Document(claimsListDocument{append([]claims.Claim{}, all...)})
 }

@@ -15,7 +15,7 @@ func newClaimsShow(d *Deps) *cobra.Command {
 	o := &claimsShowOptions{Deps: d}
 	return &cobra.Command{
 		Use:     "show CLAIM",
-		Short:   "Show one claim with its exact identity and all evidence",
+		Short:   "Show a claim with the exact identity of its resource and all evidence",
 		Example: "$ laufwerk claims show cabcdefghijklmno",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Claim = args[0]

@@ -22,14 +22,14 @@ func newCleanup(d *Deps) *cobra.Command {
 	o := &cleanupOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:   "cleanup [RUN]",
-		Short: "Give up what runs that are over still hold",
-		Long: `End the sandboxes, processes and workspaces of a run that is over, or of all such runs. A claim is only dropped when
-the absence of its resource was observed; what could not be confirmed is listed with the next command, and the exit code
-is 6. Workspaces with changes that were never written back are kept unless --discard-changes is given.
+		Short: "Remove the sandboxes, processes and workspaces of runs that have ended",
+		Long: `Remove the sandboxes, processes and workspaces of a run that has ended, or of all such runs. The claim of a resource is only
+released when the absence of the resource was observed; what could not be confirmed is listed with the command to type next,
+and the exit code is 6. Workspaces with changes that were never written back are kept unless --discard-changes is given.
 
-What another engine says proves nothing. Where an engine is the same and only says otherwise who it is, since its data root
-was moved for example, --accept-identity OLD=NEW takes that up: OLD is what the claims record, NEW is what answers now. Who
-said so is kept with each claim.`,
+The answers of another engine prove nothing. If an engine is the same but now reports another identity, for example because
+its data root was moved, --accept-identity OLD=NEW accepts that: OLD is the identity that the claims record, NEW the one that
+the engine reports now. Who accepted it is recorded with each claim.`,
 		Example: `$ laufwerk cleanup 261129-k3f9x2ab
 $ laufwerk cleanup --all --dry-run
 $ laufwerk cleanup --all --cancel --discard-changes
@@ -40,20 +40,20 @@ $ laufwerk cleanup --all --accept-identity 'docker engine ID at /old=docker engi
 				o.Request.Run = args[0]
 			}
 			if (o.Request.Run != "") == o.Request.All {
-				return failure.New(failure.Usage, "name one run, or say --all for all that are over").WithHint("laufwerk cleanup --all --dry-run")
+				return failure.New(failure.Usage, "give the id of a run, or --all for every run that has ended").WithHint("laufwerk cleanup --all --dry-run")
 			}
 			if f := cmd.Flags().Lookup("accept-identity"); f.Changed && o.Request.Accept == "" {
-				return Usage(cmd, "--accept-identity names nothing")
+				return Usage(cmd, "--accept-identity is empty")
 			}
 			return runCleanup(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.Request.All, "all", false, "every run that is over, and what belongs to no run")
-	f.BoolVar(&o.Request.Cancel, "cancel", false, "also cancel runs that are not over and have no live worker")
-	f.BoolVar(&o.Request.DryRun, "dry-run", false, "only list what would be ended")
+	f.BoolVar(&o.Request.All, "all", false, "clean up every run that has ended, and resources that belong to no run")
+	f.BoolVar(&o.Request.Cancel, "cancel", false, "also cancel runs that have not ended and that no worker process executes")
+	f.BoolVar(&o.Request.DryRun, "dry-run", false, "only list what would be removed")
 	f.BoolVar(&o.Request.Discard, "discard-changes", false, "also remove workspaces with changes that were never written back")
-	f.StringVar(&o.Request.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD is the one that says NEW now")
+	f.StringVar(&o.Request.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD now reports the identity NEW")
 	return cmd
 }
 
@@ -80,7 +80,7 @@ func runCleanup(ctx context.Context, o *cleanupOptions) error {
 	return o.UI.Document(rep)
 }
 
-// printCleanup lists what became of every claim, and says what can be done about what is left.
+// printCleanup lists the result for every claim, and the commands for those that are left.
 func printCleanup(ui *render.UI, rep cleanup.Report, planned bool) {
 	verb := "released"
 	if planned {
@@ -100,7 +100,7 @@ func printCleanup(ui *render.UI, rep cleanup.Report, planned bool) {
 		rows = append(rows, []any{"skipped", "run", r.Run, r.Run, r.State, r.Reason})
 	}
 	for _, f := range rep.Folders {
-		rows = append(rows, []any{verb, "folder", f, f, "", "of a run that never came to be"})
+		rows = append(rows, []any{verb, "folder", f, f, "", "of a run that was never recorded"})
 	}
 	ui.Table([]string{"WHAT", "KIND", "ID", "RUN", "STATE", "OBSERVED"}, rows)
 	var left [][2]string
@@ -115,7 +115,8 @@ func printCleanup(ui *render.UI, rep cleanup.Report, planned bool) {
 	}
 }
 
-// mergeHints says once what is to be typed for several runs, which the table names; left are commands, each with its run.
+// mergeHints joins commands that differ only in the run into one with RUN in its place: the table names the runs. Of each pair the
+// first is a command and the second its run.
 func mergeHints(left [][2]string) (out []string) {
 	of := map[string]int{} // where in out a command is, by its form
 	for _, l := range left {

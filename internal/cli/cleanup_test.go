@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Ten runs that wait are no reason for twenty lines: what is to be typed is said once, and the table has the runs.
+// Ten runs that wait are no reason for twenty lines: a command is printed once, and the table has the runs.
 func TestCommandsAreSaidOnce(t *testing.T) {
 	got := mergeHints([][2]string{
 		{"laufwerk diff r1\nlaufwerk cleanup r1 --discard-changes", "r1"},

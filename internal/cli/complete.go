@@ -23,7 +23,8 @@ func IsCompletion(arg string) bool {
 	return arg == cobra.ShellCompRequestCmd || arg == cobra.ShellCompNoDescRequestCmd
 }
 
-// Complete answers a shell. Nothing that goes wrong is said: it would stand in the line that somebody is typing.
+// Complete answers a shell that asks what could be typed next. Errors are not printed: they would appear in the line that
+// somebody is typing.
 func Complete(ctx context.Context, env *system.Env, commands func(*Deps) Commands) int {
 	d := newDeps(env)
 	t := newTree(d, commands(d))
@@ -45,7 +46,7 @@ func Complete(ctx context.Context, env *system.Env, commands func(*Deps) Command
 	return failure.ExitDone
 }
 
-// Somebody waits with a finger on the tab key: whatever is not known by then is not offered.
+// A person waits for the answer: words that are not found within these times are not offered.
 const (
 	completionTimeout   = 1500 * time.Millisecond
 	completionStoreWait = 250 * time.Millisecond
@@ -56,7 +57,7 @@ type completer struct {
 	*Deps
 }
 
-// attach lets the arguments and flags of commands be completed, by the names that they have in Use and in the flags' usage.
+// attach makes the arguments of commands complete by their names in Use, and some flags by their own names.
 func (c completer) attach(commands []*cobra.Command) {
 	for _, cmd := range commands {
 		c.attach(cmd.Commands())
@@ -71,7 +72,7 @@ func (c completer) attach(commands []*cobra.Command) {
 	}
 }
 
-// attachGlobal lets the flags of every command be completed.
+// attachGlobal makes the flags of every command complete.
 func (c completer) attachGlobal(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("project", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
@@ -94,7 +95,7 @@ func (c completer) offer(words func(context.Context) []string) cobra.CompletionF
 	}
 }
 
-// argument completes the argument that comes next, by its name in Use.
+// argument completes the next argument, by its name in Use.
 func (c completer) argument(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	names := strings.Fields(cmd.Use)[1:]
 	if len(args) >= len(names) {
@@ -120,7 +121,7 @@ func (c completer) argument(cmd *cobra.Command, args []string, typed string) ([]
 	return c.ask(cmd, words, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
-// ask gives what words answers in time, and what is typed begins.
+// ask returns those of words that begin with what was typed, or none if words takes too long.
 func (c completer) ask(cmd *cobra.Command, words func(context.Context) []string, typed string) []string {
 	ctx := cmd.Context()
 	if ctx == nil {
@@ -143,7 +144,7 @@ func (c completer) ask(cmd *cobra.Command, words func(context.Context) []string,
 	return out
 }
 
-// completionWord is one offer: foreign text in it cannot act on a terminal.
+// completionWord is a word with its description. Control characters in them are escaped.
 func completionWord(name, about string) string {
 	return cobra.CompletionWithDesc(redact.Line(name), redact.Line(about))
 }
@@ -181,7 +182,7 @@ func (c completer) workflowWords(context.Context) []string {
 	return out
 }
 
-// runWords are those that command has something to do with: this project's, or in no project all.
+// runWords are the runs that command can be used on: those of this project or, outside of a project, all.
 func (c completer) runWords(ctx context.Context, command string) []string {
 	svc := c.openRuns(ctx)
 	if svc == nil {
@@ -257,7 +258,6 @@ func (c completer) targetWords(ctx context.Context) []string {
 	return out
 }
 
-// helpWords are what help explains.
 func helpWords(root *cobra.Command) []string {
 	out := []string{completionWord("exit-codes", "what every exit code means"), completionWord("environment", "settings and variables"), completionWord("recovery", "what to do after a failure")}
 	for _, c := range root.Commands() {

@@ -16,14 +16,13 @@ type completionOptions struct {
 	Shell string
 }
 
-// completionShells are those that there is a script for.
 func completionShells() []string { return []string{"bash", "zsh", "fish", "powershell"} }
 
 func newCompletion(d *Deps) *cobra.Command {
 	o := &completionOptions{Deps: d}
 	return &cobra.Command{
 		Use:   "completion SHELL",
-		Short: "Print the script that completes laufwerk commands in a shell: bash, zsh, fish, powershell",
+		Short: "Print the completion script for a shell: bash, zsh, fish, powershell",
 		Long: `Print the script that completes laufwerk's commands, flags, workflows, runs, claims and targets, with descriptions.
 
   bash        needs the package bash-completion
@@ -50,6 +49,11 @@ func newCompletion(d *Deps) *cobra.Command {
 	}
 }
 
+type completionDocument struct {
+	Script string `json:"script"`
+	Shell  string `json:"shell"`
+}
+
 func runCompletion(o *completionOptions) error {
 	var b bytes.Buffer
 	generate := map[string]func() error{
@@ -62,5 +66,5 @@ func runCompletion(o *completionOptions) error {
 		return failure.Wrap(err, failure.Internal, "make the script for %s", o.Shell)
 	}
 	o.UI.Printf("%s", b.String())
-	return o.UI.Document(map[string]string{"shell": o.Shell, "script": b.String()})
+	return o.UI.Document(completionDocument{Script: b.String(), Shell: o.Shell})
 }

@@ -17,12 +17,17 @@ func newConfig(d *Deps) *cobra.Command {
 		Short: "Print every setting with its value and where it comes from",
 		Long: `Print every setting with its value and where it comes from: the flag --set, a variable, the settings file, or the
 default. What each of them does: laufwerk help environment.`,
-		Example: "$ laufwerk config\n\n# As it would be for one command\n$ laufwerk config --set script.stepTime=10s --json",
+		Example: "$ laufwerk config\n\n# With another value for one command\n$ laufwerk config --set script.stepTime=10s --json",
 		GroupID: SectionOperate,
 		RunE: func(*cobra.Command, []string) error {
 			return runConfig(o)
 		},
 	}
+}
+
+type configDocument struct {
+	File     string          `json:"file"` // of the settings, whether or not it is there
+	Settings []configSetting `json:"settings"`
 }
 
 type configSetting struct {
@@ -38,10 +43,7 @@ func runConfig(o *configOptions) error {
 	if err != nil {
 		return err
 	}
-	doc := struct {
-		File     string          `json:"file"` // of the settings, whether or not it is there
-		Settings []configSetting `json:"settings"`
-	}{File: s.File()}
+	doc := configDocument{File: s.File()}
 	var rows [][]any
 	for _, v := range s.Values() {
 		doc.Settings = append(doc.Settings, configSetting{Name: v.Name, Value: v.Text, Origin: v.Origin, Variable: v.Env(), Default: v.Default})

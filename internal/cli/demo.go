@@ -29,12 +29,12 @@ func newDemo(d *Deps) *cobra.Command {
 	o := &demoOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "See the main job once, on a scratch project with a scripted agent",
+		Short: "Try a whole run on a scratch project, with a scripted agent and no model",
 		Long: `Make a scratch project with a failing check, let a scripted agent work on a copy of it until the check succeeds, show
-the difference, ask, and write back. No model is asked, and nothing but this binary, sh and bash is needed.
+the changes, ask for approval, and write them back. No model is called, and nothing but this binary, sh and bash is needed.
 
-With --kill the worker is killed in the middle of the agent's turn; another process takes the run up, joins the same turn
-and finishes. Then the ledger is printed: everything that was allocated, and the proof that it is gone.`,
+With --kill the worker process is killed in the middle of the agent's turn; another process resumes the run, joins the turn
+that is still running, and finishes. Then everything that was allocated is listed, with the proof that it is gone.`,
 		Example: "$ laufwerk demo\n$ laufwerk demo --kill --yes",
 		GroupID: SectionStart,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,17 +43,16 @@ and finishes. Then the ledger is printed: everything that was allocated, and the
 				if o.Kill {
 					again = "laufwerk demo --kill --yes"
 				}
-				return failure.New(failure.Usage, "the demo asks a person, and there is no terminal: --yes approves the difference").WithHint("%s", again)
+				return failure.New(failure.Usage, "the demo asks for approval, and there is no terminal to ask on: --yes approves the changes").WithHint("%s", again)
 			}
 			return runDemo(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Yes, "yes", false, "approve the difference without asking")
-	cmd.Flags().BoolVar(&o.Kill, "kill", false, "kill the worker in the middle of the agent's turn, and resume")
+	cmd.Flags().BoolVar(&o.Yes, "yes", false, "approve the changes without asking")
+	cmd.Flags().BoolVar(&o.Kill, "kill", false, "kill the worker process in the middle of the agent's turn, and resume the run")
 	return cmd
 }
 
-// demoDocument is what the demo proved.
 type demoDocument struct {
 	Project  string `json:"project"`
 	Run      string `json:"run"`
@@ -64,13 +63,12 @@ type demoDocument struct {
 	Leaked   int    `json:"leaked"`
 }
 
-// demoScene is where a demo plays.
 type demoScene struct {
 	*demoOptions
 	s       *runs.Service
 	root    string // of the scratch project
-	folder  string // where the scripted agent counts
-	started string // the run
+	folder  string // where the scripted agent records its turns
+	started string // id of the run
 }
 
 func runDemo(ctx context.Context, o *demoOptions) error {
@@ -129,7 +127,7 @@ func (sc *demoScene) build(ctx context.Context) error {
 
 const demoInput = `{"issue":"fields.sh drops the last field of a line that ends in a comma","check":"sh check.sh"}`
 
-// runWhole plays the run in this process.
+// runWhole executes the run in this process.
 func (sc *demoScene) runWhole(ctx context.Context) error {
 	p, err := project.Load(ctx, sc.s.Script, sc.root)
 	if err != nil {
@@ -151,7 +149,7 @@ func (sc *demoScene) runWhole(ctx context.Context) error {
 	return workOnRun(ctx, sc.Deps, sc.s, st, opts)
 }
 
-// approve shows what a person would be shown, and approves it.
+// approve is a workflow.Asker that shows what a person would be shown, and answers yes.
 func (sc *demoScene) approve(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Who, error) {
 	ui := sc.UI
 	if q.Workspace != "" {
@@ -170,7 +168,7 @@ func (sc *demoScene) approve(ctx context.Context, q workflow.Waiting) (json.RawM
 	return json.RawMessage("true"), who, nil
 }
 
-// conclude counts, from what is on disk, what ran twice and what is left, and says where to look next.
+// conclude counts, from what is on disk, operations that ran twice and resources that are left, and prints the result.
 func (sc *demoScene) conclude(ctx context.Context) error {
 	d, err := sc.s.Detail(ctx, sc.started)
 	if err != nil {
@@ -192,13 +190,13 @@ func (sc *demoScene) conclude(ctx context.Context) error {
 		return err
 	}
 	if res.RunTwice+res.Leaked > 0 {
-		return Fail(failure.New(failure.Internal, "the demo found what must not be: run twice: %d, leaked: %d", res.RunTwice, res.Leaked).
+		return Fail(failure.New(failure.Internal, "the demo found a fault: operations run twice: %d, resources leaked: %d", res.RunTwice, res.Leaked).
 			WithHint("laufwerk runs show %s\nlaufwerk claims list --all --run %s", res.Run, res.Run), res)
 	}
 	return sc.UI.Document(res)
 }
 
-// countTurns counts the turns that the scripted agent began, and those that it began more than once.
+// countTurns counts the turns that the scripted agent began, and how many of these were repetitions.
 func (sc *demoScene) countTurns() (n, twice int, err error) {
 	b, err := files.Read(filepath.Join(sc.folder, "turns"))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
-// DemoAgentArgument is the hidden subcommand that plays the agent: __demo-agent FOLDER. If FOLDER/wait is there, the turn does
+// DemoAgentArgument is the hidden argument that starts the scripted agent: __demo-agent FOLDER. If FOLDER/wait is there, the turn does
 // not end before FOLDER/go is.
 const DemoAgentArgument = "__demo-agent"
 
@@ -59,7 +59,7 @@ exit $fail
 `
 )
 
-// RunDemoAgent is the scripted agent: no model is asked. Every turn leaves a line in FOLDER/turns when it begins and when it ends,
+// RunDemoAgent is the scripted agent, which calls no model. Every turn leaves a line in FOLDER/turns when it begins and when it ends,
 // which is how the demo counts what ran.
 func RunDemoAgent(args []string, env *system.Env) int {
 	if err := playDemoAgent(args, env); err != nil {
@@ -84,7 +84,7 @@ func playDemoAgent(args []string, env *system.Env) error {
 	if err := appendDemoTurn(args[0], "begin "+turn); err != nil {
 		return err
 	}
-	fmt.Fprintf(env.Out, "This is a script that plays an agent; no model is asked.\n")
+	fmt.Fprintf(env.Out, "This is a script that plays an agent; no model is called.\n")
 	for waited := time.Duration(0); waited < demoWaitTimeout && mustDemoWait(args[0]); waited += demoPollInterval {
 		time.Sleep(demoPollInterval)
 	}

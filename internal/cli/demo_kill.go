@@ -16,7 +16,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-// runKilled starts the run in a process of its own, kills that in the middle of the agent's turn, and takes the run up.
+// runKilled starts the run in a process of its own, kills that in the middle of the agent's turn, and resumes the run.
 func (sc *demoScene) runKilled(ctx context.Context) error {
 	ui := sc.UI
 	first, err := process.StartOwn(ctx, process.OwnCommand{
@@ -29,7 +29,7 @@ func (sc *demoScene) runKilled(ctx context.Context) error {
 	if err := sc.waitForTurn(ctx); err != nil {
 		_ = first.Kill()
 		_, out, _ := first.Wait()
-		return failure.New(failure.Failed, "%v; the worker said: %s", err, strings.TrimSpace(string(out)))
+		return failure.New(failure.Failed, "%v; the output of the worker process: %s", err, strings.TrimSpace(string(out)))
 	}
 	_ = first.Kill()
 	if _, _, err := first.Wait(); err != nil {
@@ -38,7 +38,7 @@ func (sc *demoScene) runKilled(ctx context.Context) error {
 	if sc.started, err = sc.findRun(ctx); err != nil {
 		return err
 	}
-	ui.Talkf("%s worker %d was killed with SIGKILL in the middle of the agent's turn; the turn goes on under its supervisor\n", ui.Err.Bad("✗"), first.PID())
+	ui.Talkf("%s worker %d was killed with SIGKILL in the middle of the agent's turn; the turn continues under its supervisor\n", ui.Err.Bad("✗"), first.PID())
 	ui.Talkf("%s laufwerk resume %s\n", ui.Err.Bold("$"), sc.started)
 	st, err := sc.s.Resume(ctx, sc.started)
 	if err != nil {
@@ -81,7 +81,7 @@ func (sc *demoScene) waitForTurn(ctx context.Context) error {
 	}
 }
 
-// findRun is the run of the scratch project.
+// findRun returns the id of the scratch project's only run.
 func (sc *demoScene) findRun(ctx context.Context) (string, error) {
 	list, err := sc.s.List(ctx, "")
 	if err != nil {
@@ -92,7 +92,7 @@ func (sc *demoScene) findRun(ctx context.Context) (string, error) {
 			return r.ID, nil
 		}
 	}
-	return "", failure.New(failure.Failed, "the worker left no run")
+	return "", failure.New(failure.Failed, "the worker process recorded no run")
 }
 
 // countLeaks counts claims that are outstanding after clean-up, processes of the run, and directories that nothing claims.
@@ -122,7 +122,7 @@ func (sc *demoScene) countLeaks(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// print is the end of the demo as people read it.
+// print prints the result as text.
 func (sc *demoScene) print(ctx context.Context, res demoDocument) error {
 	ui := sc.UI
 	if sc.Kill {
@@ -130,11 +130,11 @@ func (sc *demoScene) print(ctx context.Context, res demoDocument) error {
 		if err != nil {
 			return err
 		}
-		ui.Printf("the ledger of run %s\n", sc.started)
+		ui.Printf("the claims of run %s\n", sc.started)
 		printClaims(ui, sc.Env.Now(), all)
 	}
 	ui.Printf("turns: %d, run twice: %d, leaked: %d\n", res.Turns, res.RunTwice, res.Leaked)
-	ui.Talkf("\nlook next:\n  laufwerk runs show %s\n  laufwerk runs logs %s\n  laufwerk claims list --all --run %s\n  ls %s\nremove it:\n  laufwerk runs prune %s && rm -r %s\nyour own project:\n  laufwerk init --execution local --example issue-to-fix --agent-command 'your-agent'\n",
+	ui.Talkf("\nlook at the run:\n  laufwerk runs show %s\n  laufwerk runs logs %s\n  laufwerk claims list --all --run %s\n  ls %s\nremove the run and its project:\n  laufwerk runs prune %s && rm -r %s\nstart with your own project:\n  laufwerk init --execution local --example issue-to-fix --agent-command 'your-agent'\n",
 		res.Run, res.Run, res.Run, failure.Quote(sc.root), res.Run, failure.Quote(sc.folder))
 	return nil
 }

@@ -92,8 +92,8 @@ func (d *Deps) Interactive() bool {
 
 func (d *Deps) bind(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.BoolVar(&d.Flags.JSON, "json", false, "print JSON: one document, or one object a line where output streams")
+	f.BoolVar(&d.Flags.JSON, "json", false, "print JSON: one document, or one object per line where the output is a stream")
 	f.BoolVar(&d.Flags.NoInput, "no-input", false, "never ask on the terminal")
-	f.StringVar(&d.Flags.Project, "project", "", "the project's `DIR` (default: found upwards from the working directory)")
-	f.StringArrayVar(&d.Flags.Set, "set", nil, "set `NAME=VALUE` for this command; laufwerk help environment lists the names")
+	f.StringVar(&d.Flags.Project, "project", "", "the project's `DIR` (default: the nearest project from the working directory upwards)")
+	f.StringArrayVar(&d.Flags.Set, "set", nil, "change the setting `NAME=VALUE` for this command; laufwerk help environment lists the names")
 }

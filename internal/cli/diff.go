@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 
+	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/spf13/cobra"
 )
 
@@ -17,9 +18,9 @@ func newDiff(d *Deps) *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff RUN",
 		Short: "Show what a run changed in its workspaces",
-		Long: `Show the changes in the workspaces of a run against what they were opened from. Where a question waits for an answer
-about a workspace, exactly the frozen content that the answer will count for is shown. What can make code run on this
-machine comes first.`,
+		Long: `Show the changes in the workspaces of a run, compared with the files that they were opened from. If a question about a
+workspace waits for an answer, exactly the frozen content that the answer applies to is shown. Changes that can make code run
+on this machine come first.`,
 		Example: "$ laufwerk diff 261129-k3f9x2ab\n$ laufwerk diff 261129-k3f9x2ab --json",
 		GroupID: SectionRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -27,6 +28,12 @@ machine comes first.`,
 			return runDiff(cmd.Context(), o)
 		},
 	}
+}
+
+type diffDocument struct {
+	Run        string            `json:"run"`
+	State      string            `json:"state"`
+	Workspaces []runs.Difference `json:"workspaces"`
 }
 
 func runDiff(ctx context.Context, o *diffOptions) error {
@@ -58,5 +65,5 @@ func runDiff(ctx context.Context, o *diffOptions) error {
 	if len(list) == 0 {
 		ui.Talkf("run %s has no workspace any more\n", r.ID)
 	}
-	return ui.Document(map[string]any{"run": r.ID, "state": r.State, "workspaces": list})
+	return ui.Document(diffDocument{r.ID, r.State, list})
 }

@@ -29,19 +29,19 @@ func newDoctor(d *Deps) *cobra.Command {
 	var scan, probe bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check that everything that runs need is there, and say how to get what is not",
-		Long: `Check the store, what runs left, the project and its targets, by the same rules as laufwerk run, and print the command that
-puts right what is not. Nothing is allocated or written, and nothing is asked of a model. Outside a project the store and
-the host are checked. Exit code 4 if a check fails; a warning is no failure.
+		Short: "Check everything that runs need, and print the command that repairs each problem",
+		Long: `Check the store, resources that earlier runs left, the project and its targets, by the same rules as laufwerk run, and print
+for each problem the command that repairs it. Nothing is allocated or written, and no model is called. Outside a project only
+the store and this machine are checked. The exit code is 4 if a check fails; a warning is not a failure.
 
-For a Docker target it is said which engine is asked, and why that one. What an image has inside is only known with --probe,
-which runs a container of it.`,
-		Example: "$ laufwerk doctor\n\n# For a bug report\n$ laufwerk doctor --report\n\n# Before there is a project\n$ laufwerk doctor --execution docker --json\n\n# What the image of a target lacks\n$ laufwerk doctor --target docker --probe",
+For a Docker target the report says which engine is used, and why that one. What an image contains is only known with
+--probe, which runs a container from it.`,
+		Example: "$ laufwerk doctor\n\n# For a bug report\n$ laufwerk doctor --report\n\n# Before there is a project\n$ laufwerk doctor --execution docker --json\n\n# What is missing in the image of a target\n$ laufwerk doctor --target docker --probe",
 		GroupID: SectionStart,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"execution", "target"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-					return Usage(cmd, "--%s names nothing", name)
+					return Usage(cmd, "--%s is empty", name)
 				}
 			}
 			o.Examination = d.Doctor(probe)
@@ -50,11 +50,11 @@ which runs a container of it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&execution, "execution", "", "only targets of this `KIND`")
-	f.StringVar(&target, "target", "", "only the target `ID` of the project")
-	f.BoolVar(&o.Report, "report", false, "print a text to paste into a report, without names, home directory and secrets")
-	f.BoolVar(&probe, "probe", false, "also run a tiny command on each target, and clean up after it")
-	f.BoolVar(&scan, "scan", false, "also list what carries a mark of laufwerk and has no claim in this home; nothing is removed")
+	f.StringVar(&execution, "execution", "", "check only targets of this `KIND`")
+	f.StringVar(&target, "target", "", "check only the target `ID` of the project")
+	f.BoolVar(&o.Report, "report", false, "print a text for a bug report, with user names, the home directory and secrets masked")
+	f.BoolVar(&probe, "probe", false, "also run a small command on each target, and remove what that allocated")
+	f.BoolVar(&scan, "scan", false, "also list resources that are marked as laufwerk's and have no claim in $LAUFWERK_HOME; nothing is removed")
 	return cmd
 }
 
@@ -128,11 +128,11 @@ func printDoctor(ui *render.UI, rep doctor.Report) {
 		}
 	}
 	for _, t := range rep.Targets {
-		ui.Printf("%s  %s  the model behind it is not tried: inference %s\n", ui.Out.Faint("note"), ui.Out.Bold("target."+t.ID), t.Inference)
+		ui.Printf("%s  %s  no model was called (inference: %s)\n", ui.Out.Faint("note"), ui.Out.Bold("target."+t.ID), t.Inference)
 	}
 }
 
-// doctorReportText is a report that can be pasted anywhere.
+// doctorReportText is a report that can be pasted anywhere: names, the home directory and secrets are masked.
 func doctorReportText(o *doctorOptions, rep doctor.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "laufwerk %s\n", build.Read())

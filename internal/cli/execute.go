@@ -53,8 +53,7 @@ func executeTree(ctx context.Context, d *Deps, commands func(*Deps) Commands) (e
 	return t.root.ExecuteContext(ctx)
 }
 
-// diskFullError says what to do where a file system had no space left: what was being written is not there, or not whole, and
-// whatever was there before is.
+// diskFullError adds a hint to the error of a file system that had no space left. No half-written file is left by it.
 func diskFullError(d *Deps, err error, f *failure.Error) error {
 	if f == nil {
 		f = &failure.Error{Kind: failure.Failed, Err: err}

@@ -32,7 +32,7 @@ func newHelp(d *Deps) *cobra.Command {
 	}
 }
 
-// helpTopic is a page that is no command: a text, and the same as data.
+// helpTopic is a page of help that is not about a command, as text and as a document.
 type helpTopic struct {
 	text func(*render.UI)
 	data func() any
@@ -40,9 +40,9 @@ type helpTopic struct {
 
 func helpTopics() map[string]helpTopic {
 	return map[string]helpTopic{
-		"exit-codes":  {printExitCodesHelp, exitCodesHelpDocument},
-		"environment": {printEnvironmentHelp, environmentHelpDocument},
-		"recovery":    {printRecoveryHelp, recoveryHelpDocument},
+		"exit-codes":  {printExitCodesHelp, newExitCodesHelpDocument},
+		"environment": {printEnvironmentHelp, newEnvironmentHelpDocument},
+		"recovery":    {printRecoveryHelp, newRecoveryHelpDocument},
 	}
 }
 

@@ -21,11 +21,11 @@ type variableHelp struct {
 func otherVariablesHelp() []variableHelp {
 	return []variableHelp{
 		{settings.FileEnv, "the settings file, instead of $XDG_CONFIG_HOME/laufwerk/config.toml (default ~/.config/laufwerk/config.toml)"},
-		{"HOME", "the home directory; where it is not set, the user database is asked"},
-		{"NO_COLOR", "set, even to nothing: no colour"},
-		{"TERM", "dumb: no colour"},
-		{"CI", "set, and neither false nor 0: no colour"},
-		{"COLUMNS", "the width of the terminal, instead of asking it"},
+		{"HOME", "the home directory; if it is not set, that of the user database"},
+		{"NO_COLOR", "if it is set, even to the empty string: no colour"},
+		{"TERM", "if it is dumb: no colour"},
+		{"CI", "if it is set, and neither false nor 0: no colour"},
+		{"COLUMNS", "the width of the terminal, instead of what the terminal reports"},
 	}
 }
 
@@ -38,8 +38,8 @@ func settingsHelp() []settingHelp {
 }
 
 func printEnvironmentHelp(ui *render.UI) {
-	ui.Printf(`Settings. Each is taken from the first that has it: the flag --set NAME=VALUE, the variable, the settings file, the default.
-In the file (TOML), script.memory is the key memory below [script].
+	ui.Printf(`Settings. Each is taken from the first of these that gives it: the flag --set NAME=VALUE, the variable, the settings file, the default.
+In the settings file (TOML), script.memory is the key memory in the table [script].
 
 `)
 	for _, s := range settingsHelp() {
@@ -51,6 +51,12 @@ In the file (TOML), script.memory is the key memory below [script].
 	}
 }
 
-func environmentHelpDocument() any {
-	return map[string]any{"topic": "environment", "settings": settingsHelp(), "variables": otherVariablesHelp()}
+type environmentHelpDocument struct {
+	Settings  []settingHelp  `json:"settings"`
+	Topic     string         `json:"topic"`
+	Variables []variableHelp `json:"variables"`
+}
+
+func newEnvironmentHelpDocument() any {
+	return environmentHelpDocument{settingsHelp(), "environment", otherVariablesHelp()}
 }

@@ -11,10 +11,15 @@ func showHelp(d *Deps, cmd *cobra.Command) {
 	text := HelpText(cmd)
 	if d.UI.JSON {
 		d.UI.Schema = "laufwerk.help/1"
-		_ = d.UI.Document(map[string]string{"command": cmd.CommandPath(), "text": text})
+		_ = d.UI.Document(commandHelpDocument{cmd.CommandPath(), text})
 		return
 	}
 	d.UI.Printf("%s", text)
+}
+
+type commandHelpDocument struct {
+	Command string `json:"command"`
+	Text    string `json:"text"`
 }
 
 // HelpText describes a command: what it does, how it is called, examples, its flags.

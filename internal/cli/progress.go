@@ -16,8 +16,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
-// progressDisplay tells on stderr what goes on: a line when an operation ends, and meanwhile what it says, either as lines too or,
-// on a terminal that can be drawn on, below them (see progress_screen.go). Questions that are asked here show themselves.
+// progressDisplay prints the progress of a run on stderr: a line when an operation ends and, until then, its output, either as
+// lines or, on a terminal that can be drawn on, in rows below them (see progress_screen.go).
 type progressDisplay struct {
 	d    *Deps
 	run  string
@@ -33,7 +33,7 @@ type progressDisplay struct {
 	stop func()
 }
 
-// activeOperation is an operation under way.
+// activeOperation is an operation that has begun and has not ended.
 type activeOperation struct {
 	op      operationID
 	since   time.Time
@@ -64,7 +64,7 @@ func newProgressDisplay(d *Deps, run string, asked bool) *progressDisplay {
 	return f
 }
 
-// pause gives the terminal to a question: nothing is drawn, and lines wait, until the function that it returns is called.
+// pause leaves the terminal to a question: until the function that it returns is called nothing is drawn, and lines are deferred.
 func (f *progressDisplay) pause() (release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +138,7 @@ func (f *progressDisplay) show(ev journal.Event) {
 	}
 }
 
-// operation is the operation that an event is about. What is nobody's, or begins with this event, is on none of the lists.
+// operation returns the active operation of an event, or a new one that is on no list.
 func (f *progressDisplay) operation(ev journal.Event) *activeOperation {
 	for _, fl := range f.active {
 		if fl.op.id == ev.Op {
@@ -200,7 +200,7 @@ func (f *progressDisplay) end(fl *activeOperation, ev journal.Event) {
 	}
 }
 
-// printRest keeps on the terminal what is worth it of what was drawn: the end of what an agent answered, or of what failed.
+// printRest prints, of what was drawn, what should stay on the terminal: an agent's answer, or the last output of a failed command.
 func (f *progressDisplay) printRest(fl *activeOperation, bad bool) {
 	switch lines := strings.Split(strings.TrimSpace(fl.message), "\n"); {
 	case fl.message != "" && len(lines) > maxTailLines:
@@ -213,7 +213,7 @@ func (f *progressDisplay) printRest(fl *activeOperation, bad bool) {
 	}
 }
 
-// agentAction is what harnesses tell of an action, as far as all of them do.
+// agentAction are the fields of an action's payload that all agent programs have.
 type agentAction struct {
 	Phase   string `json:"phase"`
 	Command string `json:"command"`
@@ -251,7 +251,7 @@ func (f *progressDisplay) showAgent(fl *activeOperation, ev journal.Event) {
 	}
 }
 
-// shellCommand is how agents start a command line.
+// shellCommand matches a command line that an agent passes to a shell.
 var shellCommand = lazyregexp.Regexp{Pattern: `(?s)^(?:/\S*/)?(?:ba|z|da)?sh -l?c (.*)$`}
 
 func unwrapShell(command string) string {
@@ -264,7 +264,7 @@ func unwrapShell(command string) string {
 	return command
 }
 
-// addOutput takes a piece of what a command prints. It is shown by whole lines.
+// addOutput adds a piece of a command's output, which is shown in whole lines.
 func (f *progressDisplay) addOutput(fl *activeOperation, piece string) {
 	for piece != "" {
 		line, rest, whole := strings.Cut(piece, "\n")
@@ -279,7 +279,7 @@ func (f *progressDisplay) addOutput(fl *activeOperation, piece string) {
 	}
 }
 
-// styleSequence are the sequences that change how text looks, and nothing else.
+// styleSequence matches the terminal sequences that only change the style of text.
 var styleSequence = lazyregexp.Regexp{Pattern: `\x1b\[[0-9;:]*m`}
 
 func (f *progressDisplay) endLine(fl *activeOperation) {
@@ -299,7 +299,7 @@ func (f *progressDisplay) endLine(fl *activeOperation) {
 	fl.tail = append(fl.tail, text)
 }
 
-// showProgress is what the operation does beside its program.
+// showProgress shows what an operation does before or after its program runs.
 func (f *progressDisplay) showProgress(fl *activeOperation, text string) {
 	fl.action = text
 	if !f.live {
@@ -307,7 +307,7 @@ func (f *progressDisplay) showProgress(fl *activeOperation, text string) {
 	}
 }
 
-// addStderr is what a command that failed has printed there.
+// addStderr adds what a failed command has printed on stderr.
 func (f *progressDisplay) addStderr(fl *activeOperation, text string) {
 	if len(fl.line) > 0 {
 		f.endLine(fl)
@@ -318,7 +318,7 @@ func (f *progressDisplay) addStderr(fl *activeOperation, text string) {
 	}
 }
 
-// prefix names the operation that says something, where several might.
+// prefix names the operation of a line, if several operations may print.
 func (f *progressDisplay) prefix(fl *activeOperation) string {
 	for _, o := range f.active {
 		if o != fl && o.op.mayTakeLong() {

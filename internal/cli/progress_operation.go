@@ -7,7 +7,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/protocol"
 )
 
-// operationID is an operation's identity (journal.Identity) taken apart again.
+// operationID is a parsed operation identity (see journal.Identity).
 type operationID struct {
 	id    string
 	op    string
@@ -37,7 +37,7 @@ func parseOperationID(id string) operationID {
 	return o
 }
 
-// describe name it for people.
+// describe returns the name of the operation as people read it.
 func (o operationID) describe() string {
 	within := func(verb string) string {
 		if o.scope == "" {
@@ -81,7 +81,7 @@ func (o operationID) describe() string {
 	}
 }
 
-// mayTakeLong says whether it may take long in the ordinary course of things.
+// mayTakeLong says whether such operations usually take long.
 func (o operationID) mayTakeLong() bool {
 	switch o.op {
 	case protocol.OpSessionAsk, protocol.OpSessionRun, protocol.OpSessionExec, protocol.OpHostExec, protocol.OpClockSleep:
@@ -91,7 +91,7 @@ func (o operationID) mayTakeLong() bool {
 	}
 }
 
-// isSilent says whether nobody wants to know that it went well.
+// isSilent says whether the success of such an operation is not worth a line.
 func (o operationID) isSilent() bool {
 	return o.op == protocol.OpClockNow || o.op == protocol.OpHumanNotify
 }

@@ -13,10 +13,10 @@ import (
 
 const (
 	frameInterval    = 100 * time.Millisecond
-	showAfter        = 200 * time.Millisecond // what takes less is not shown to be under way
+	showAfter        = 200 * time.Millisecond // an operation is not drawn before it has taken that long
 	maxRows          = 16
 	tailRows         = 3  // of the output of each command
-	minActionColumns = 10 // columns that are worth drawing an action in
+	minActionColumns = 10 // an action is not drawn in fewer columns
 )
 
 // animate draws until stop is called. Where the size of the screen is not known, or is a single column, there are lines alone.
@@ -52,7 +52,7 @@ func (f *progressDisplay) animate() {
 	})
 }
 
-// draw shows what is under way below the lines. It is called with the lock.
+// draw draws the active operations below the lines. The lock is held.
 func (f *progressDisplay) draw() {
 	if !f.live {
 		return
@@ -65,7 +65,7 @@ func (f *progressDisplay) draw() {
 	f.d.UI.Err.Below(f.rows(f.d.Env.Now(), columns-1, min(rows-1, maxRows))) // a full last column would wrap on some terminals
 }
 
-// rows is what is under way in at most so many rows of so many columns.
+// rows are the active operations, in at most so many rows of so many columns.
 func (f *progressDisplay) rows(now time.Time, columns, rows int) []render.Styled {
 	if columns < 1 || rows < 1 {
 		return nil
@@ -93,8 +93,8 @@ func (f *progressDisplay) rows(now time.Time, columns, rows int) []render.Styled
 	return out
 }
 
-// operationRow is one operation: its name, how long it takes, what it does, and what that costs. What there is no room for is left
-// out, the least important first.
+// operationRow is one operation: its name, elapsed time, current action and tokens. What does not fit is left out, the least
+// important first.
 func (f *progressDisplay) operationRow(fl *activeOperation, now time.Time, columns, names int) render.Styled {
 	err := f.d.UI.Err
 	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")

@@ -39,7 +39,7 @@ func actionEvent(phase, command, text string) agent.Event {
 	return agent.Event{Kind: "action", Text: text, Payload: payload}
 }
 
-// play is a run with an agent and a command side by side.
+// feedOperations begins an agent's turn and a command side by side.
 func (f *progressDisplay) feedOperations() {
 	f.feed(0, "operation", "clock.now", "begins", nil)
 	f.feed(0, "operation", "clock.now", "done", nil)

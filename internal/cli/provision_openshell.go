@@ -23,25 +23,25 @@ type provisionOpenShellOptions struct {
 	DryRun  bool
 }
 
-// kindOpenShell is that of the targets that are provisioned.
 const kindOpenShell = "openshell"
 
 func newProvisionOpenShell(d *Deps) *cobra.Command {
 	o := &provisionOpenShellOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:   "openshell",
-		Short: "Give an OpenShell gateway your Codex login, for the project's targets",
-		Long: `Give an OpenShell gateway what the project's OpenShell targets need of it: the profile laufwerk-codex, which is the gateway's
-own profile of Codex with the Codex of prepared images as one binary more, and the provider that a target names, with your
-login of Codex. The gateway keeps the login: sandboxes see placeholders, and it puts the values into requests to the
-profile's endpoints alone.
+		Short: "Store your Codex login in an OpenShell gateway, for the project's targets",
+		Long: `Set up an OpenShell gateway with what the project's OpenShell targets need: the profile laufwerk-codex, which is the
+gateway's own profile for Codex and allows the Codex program of prepared images too, and the gateway provider that a target
+names, which holds your Codex login. Sandboxes only see placeholders: the gateway puts the login into requests to the endpoints
+of the profile, and into no others.
 
-The login is the one in CODEX_HOME or ~/.codex, which has to be one with ChatGPT; with --from-env it is that of the variables
-CODEX_AUTH_ACCESS_TOKEN, CODEX_AUTH_REFRESH_TOKEN, CODEX_AUTH_ACCOUNT_ID and, where there is one,
-CODEX_AUTH_ID_TOKEN. No value is in an argument, a log or the store.
+The login is the one in CODEX_HOME or ~/.codex, which must be a ChatGPT login; with --from-env it is taken from the variables
+CODEX_AUTH_ACCESS_TOKEN, CODEX_AUTH_REFRESH_TOKEN, CODEX_AUTH_ACCOUNT_ID and, where there is one, CODEX_AUTH_ID_TOKEN. No value
+is written to an argument, a log or the store.
 
-What is there already is looked at, whoever made it, and not overwritten. With --rotate the provider gets the values of now.`,
-		Example: "$ laufwerk provision openshell --target secure-coding --dry-run\n$ laufwerk provision openshell --target secure-coding\n\n# Once the login was renewed\n$ laufwerk provision openshell --target secure-coding --rotate",
+A profile or provider that exists already is checked, whoever made it, and not overwritten. With --rotate the provider gets the
+current values.`,
+		Example: "$ laufwerk provision openshell --target secure-coding --dry-run\n$ laufwerk provision openshell --target secure-coding\n\n# After the login was renewed\n$ laufwerk provision openshell --target secure-coding --rotate",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("target") && o.Target == "" {
 				return Usage(cmd, "--target is empty")
@@ -50,9 +50,9 @@ What is there already is looked at, whoever made it, and not overwritten. With -
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Target, "target", "", "provision for the target `ID` alone")
+	f.StringVar(&o.Target, "target", "", "set up the gateway of the target `ID` alone")
 	f.BoolVar(&o.FromEnv, "from-env", false, "take the login from the variables CODEX_AUTH_*")
-	f.BoolVar(&o.Rotate, "rotate", false, "replace the values of a provider that is there")
+	f.BoolVar(&o.Rotate, "rotate", false, "replace the values of a provider that exists")
 	f.BoolVar(&o.DryRun, "dry-run", false, "only show what would be done")
 	return cmd
 }
@@ -77,14 +77,18 @@ func runProvisionOpenShell(ctx context.Context, o *provisionOpenShellOptions) er
 		return err
 	}
 	done, err := o.provisionTargets(ctx, wanted)
-	doc := map[string]any{"targets": done}
+	doc := provisionOpenShellDocument{done}
 	if err != nil {
 		return Fail(err, doc)
 	}
 	return d.UI.Document(doc)
 }
 
-// provisionedTarget is what was done for a target.
+type provisionOpenShellDocument struct {
+	Targets []provisionedTarget `json:"targets"`
+}
+
+// provisionedTarget is the result for a target.
 type provisionedTarget struct {
 	Target string `json:"target"`
 	provision.OpenShellResult
@@ -98,7 +102,7 @@ type wantedLogin struct {
 	login   agent.Held
 }
 
-// readLogins reads the logins that targets want. Targets that want the same are one.
+// readLogins reads the logins that targets need. Targets with the same needs are one.
 func (o *provisionOpenShellOptions) readLogins(list []targets.Definition) (out []wantedLogin, err error) {
 	logins := map[string]agent.Held{}
 	for _, t := range list {
@@ -132,7 +136,7 @@ func (o *provisionOpenShellOptions) readLogin(c *agent.Credential) (agent.Held, 
 	return c.Profile.Read(agent.User{Vars: env.Vars, Home: env.Home(), Now: env.Now()})
 }
 
-// provisionTargets provisions for one target after the other, up to the first that fails.
+// provisionTargets sets up the gateway for one target after the other, up to the first failure.
 func (o *provisionOpenShellOptions) provisionTargets(ctx context.Context, list []wantedLogin) ([]provisionedTarget, error) {
 	out := []provisionedTarget{}
 	for _, w := range list {
@@ -154,13 +158,13 @@ func (o *provisionOpenShellOptions) provisionTargets(ctx context.Context, list [
 	return out, nil
 }
 
-// printTarget says what was done for a target.
+// printTarget prints the result for a target.
 func (o *provisionOpenShellOptions) printTarget(target string, r provision.OpenShellResult) {
 	ui := o.UI
 	verb := func(done string) string {
 		switch {
 		case done == provision.Kept:
-			return "is there already"
+			return "exists already"
 		case r.DryRun:
 			return "would be " + done
 		}
@@ -183,6 +187,6 @@ func (o *provisionOpenShellOptions) printTarget(target string, r provision.OpenS
 	}
 	ui.Printf("target %s: the provider %s %s%s%s\n", target, redact.Line(r.Provider.Name), verb(r.Provider.Done), from, until)
 	if r.Provider.Done == provision.Kept {
-		ui.Talkf("its values were left as they are; laufwerk provision openshell --rotate replaces them\n")
+		ui.Talkf("its values were not changed; laufwerk provision openshell --rotate replaces them\n")
 	}
 }

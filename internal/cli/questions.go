@@ -14,8 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
-// terminal asks the person at it. What was typed before the question was shown is dropped, and the default answer is no.
-// It is asked one question at a time.
+// terminal asks the person at it, one question at a time. Input from before a question is dropped, and the default answer is no.
 type terminal struct {
 	d       *Deps
 	s       *runs.Service
@@ -43,7 +42,7 @@ func (t *terminal) read() {
 	}
 }
 
-// dropTypedAhead forgets what was typed for nobody: before this question, or after the last one was answered elsewhere.
+// dropTypedAhead drops input from before this question, such as an answer to the last one after that was answered elsewhere.
 func (t *terminal) dropTypedAhead() {
 	system.DropTypedAhead(t.d.Env.In)
 	if !t.reading {
@@ -119,7 +118,7 @@ func answerChoices(q workflow.Waiting) string {
 	}
 }
 
-// expectedAnswer says what an answer is, to the one who gave none.
+// expectedAnswer explains which answers are valid.
 func expectedAnswer(q workflow.Waiting) string {
 	if q.Type == workflow.Select {
 		return "answer a number from 1 to " + strconv.Itoa(len(q.Options)) + ", or what it stands for"
@@ -146,7 +145,7 @@ func parseAnswer(q workflow.Waiting, line string) (json.RawMessage, bool) {
 	return value, err == nil && q.Check(value) == nil
 }
 
-// currentPerson is the person at this process, as an approval records it.
+// currentPerson identifies the person who runs this process, as an approval records it.
 func currentPerson() journal.Who {
 	chain, _ := system.Ancestry("")
 	return journal.Who{UID: system.UID(), User: system.UserName(), Terminal: system.Terminal(), Chain: chain}

@@ -24,17 +24,17 @@ func newResume(d *Deps) *cobra.Command {
 	o := &resumeOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:   "resume [RUN]",
-		Short: "Take up a run where it was left",
-		Long: `Take up a run whose worker was killed or interrupted, or that waits for a person. What has completed is not
-done again; a turn that still runs is joined. The run keeps the code that it started with. If the definition of one of
-its targets changed since, nothing is done and the command says what changed.
+		Short: "Continue a run that was interrupted or that waits",
+		Long: `Continue a run whose worker process was killed or interrupted, or that waits for a person. Operations that have completed are
+not executed again, and an agent's turn that is still running is joined. The run keeps the code that it was started with. If
+the definition of one of its targets has changed since then, nothing is done and the command prints what changed.
 
-With --all every run that was interrupted, of every project, is taken up by a worker in the background: after a reboot, or
-from a timer. With --due only runs whose durable sleep has ended.
+With --all every interrupted run, of every project, is continued by a background process: for use after a reboot, or in a
+timer. With --due this is done for runs whose sleep has ended.
 
-A session lives on one engine. Where that engine is the same and only says otherwise who it is, since its data root was moved
-for example, --accept-identity OLD=NEW takes that up: OLD is what the run's claims record, NEW is what answers now. Who said so
-is kept with each claim.`,
+A session belongs to one engine. If that engine is the same but now reports another identity, for example because its data
+root was moved, --accept-identity OLD=NEW accepts that: OLD is the identity that the run's claims record, NEW the one that the
+engine reports now. Who accepted it is recorded with each claim.`,
 		Example: "$ laufwerk resume 261129-k3f9x2ab\n$ laufwerk resume --all\n$ laufwerk resume --due --json\n$ laufwerk resume 261129-k3f9x2ab --accept-identity 'docker engine ID at /old=docker engine ID at /new'",
 		GroupID: SectionRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,21 +42,21 @@ is kept with each claim.`,
 				o.Run = args[0]
 			}
 			if (o.Run != "") == (o.All || o.Due) || (o.All && o.Due) {
-				return failure.New(failure.Usage, "name a run, or say --all or --due").WithHint("laufwerk runs list --all")
+				return failure.New(failure.Usage, "give the id of a run, or --all, or --due").WithHint("laufwerk runs list --all")
 			}
 			if f := cmd.Flags().Lookup("accept-identity"); f.Changed && o.Accept == "" {
-				return Usage(cmd, "--accept-identity names nothing")
+				return Usage(cmd, "--accept-identity is empty")
 			}
 			if o.Accept != "" && o.Run == "" {
-				return failure.New(failure.Usage, "--accept-identity is said of one run").WithHint("laufwerk cleanup --all --accept-identity %s", failure.Quote(o.Accept))
+				return failure.New(failure.Usage, "--accept-identity needs the id of a run").WithHint("laufwerk cleanup --all --accept-identity %s", failure.Quote(o.Accept))
 			}
 			return runResume(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.All, "all", false, "every run that was interrupted, each by a worker in the background")
-	cmd.Flags().BoolVar(&o.Due, "due", false, "every run whose sleep has ended, each by a worker in the background")
-	cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
-	cmd.Flags().StringVar(&o.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD is the one that says NEW now")
+	cmd.Flags().BoolVar(&o.All, "all", false, "continue every run that was interrupted, each in a background process")
+	cmd.Flags().BoolVar(&o.Due, "due", false, "continue every run whose sleep has ended, each in a background process")
+	cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back even if the file system cannot exchange two files atomically")
+	cmd.Flags().StringVar(&o.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD now reports the identity NEW")
 	return cmd
 }
 
@@ -105,7 +105,12 @@ func acceptIdentity(ctx context.Context, o *resumeOptions, s *runs.Service, st r
 	return err
 }
 
-// resumedRun is what became of one of many runs.
+// resumeManyDocument is printed with --all and --due; for one run it is runDocument.
+type resumeManyDocument struct {
+	Runs []resumedRun `json:"runs"`
+}
+
+// resumedRun is the result for one of many runs.
 type resumedRun struct {
 	Run   string       `json:"run"`
 	State string       `json:"state"`
@@ -114,7 +119,8 @@ type resumedRun struct {
 	Next  string       `json:"next,omitempty"`
 }
 
-// resumeMany takes up every run that can go on. One that cannot, since its target changed for example, keeps none of the others.
+// resumeMany continues every run that can continue. One that cannot, because its target changed for example, does not stop the
+// others.
 func resumeMany(ctx context.Context, o *resumeOptions, s *runs.Service) error {
 	list, err := s.Resumable(ctx, o.Due)
 	if err != nil {
@@ -147,9 +153,9 @@ func resumeMany(ctx context.Context, o *resumeOptions, s *runs.Service) error {
 		taken = append(taken, one)
 	}
 	if len(list) == 0 {
-		ui.Talkf("no run to take up\n")
+		ui.Talkf("no run to continue\n")
 	}
-	doc := map[string]any{"runs": taken}
+	doc := resumeManyDocument{taken}
 	if first != nil {
 		return Fail(first, doc)
 	}

@@ -14,10 +14,11 @@ const (
 func newRoot(d *Deps) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "laufwerk",
-		Short: "Run durable coding-agent workflows in isolated places",
-		Long: `Laufwerk runs coding-agent workflows on isolated copies of your project. A run survives being killed,
-nothing that it allocates is lost track of, and only what was frozen and approved comes back.`,
-		Example:           "# See the whole job once, on a scratch project\n$ laufwerk demo\n\n# Begin in a project of your own\n$ laufwerk init --execution local",
+		Short: "Run durable coding-agent workflows in isolated sandboxes",
+		Long: `Laufwerk runs workflows in which coding agents work on isolated copies of your project. A run survives the death of its
+process, everything that it allocates is recorded until its removal was observed, and only changes that were frozen and,
+where the workflow asks, approved are written back to your files.`,
+		Example:           "# Try a whole run on a scratch project\n$ laufwerk demo\n\n# Start with a project of your own\n$ laufwerk init --execution local",
 		Args:              cobra.ArbitraryArgs, // unknownWord has the better message
 		SilenceErrors:     true,
 		SilenceUsage:      true,

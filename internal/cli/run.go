@@ -30,10 +30,10 @@ func newRun(d *Deps) *cobra.Command {
 	o := &runOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:   "run WORKFLOW",
-		Short: "Start a workflow and work on it until it ends or waits for a person",
-		Long: `Start a workflow of the project and work on it in the foreground. If this process dies, what runs goes on
-under its supervisor, and laufwerk resume takes the run up where it was. Where a person is asked and none is
-at the terminal, the command ends with exit code 8 and says how to answer.`,
+		Short: "Start a workflow and execute it until it ends or waits for a person",
+		Long: `Start a workflow of the project and execute it in the foreground. If this process dies, the agents and commands that it
+started continue under their supervisors, and laufwerk resume continues the run from there. If the workflow asks a person
+and there is no terminal to ask on, the command ends with exit code 8 and prints how to answer.`,
 		Example: `$ laufwerk run issue-to-fix --input '{"issue":"Parse() drops the last field","check":"go test ./..."}'
 $ laufwerk run issue-to-fix --input @issue.json --json
 $ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
@@ -50,24 +50,24 @@ $ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Workflow = args[0]
 			if o.Key == "" && cmd.Flags().Changed("key") {
-				return Usage(cmd, "--key is empty: it would start another run each time")
+				return Usage(cmd, "--key is empty: every call would start another run")
 			}
 			return runRun(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Input, "input", "", "the workflow's input: `JSON`, @file, or - for stdin")
-	f.StringVar(&o.Key, "key", "", "your own `NAME` for the run: asked for again, the same run goes on instead of a new one")
-	f.BoolVar(&o.Wait, "wait", false, "where the project allows no more live runs, wait until it does")
-	f.BoolVar(&o.Detach, "detach", false, "let a worker in the background do it, and print the run")
-	f.BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
+	f.StringVar(&o.Key, "key", "", "your own `NAME` for the run: a later call with the same name continues this run instead of starting another")
+	f.BoolVar(&o.Wait, "wait", false, "if the project's limit of runs at once is reached, wait for another run to end")
+	f.BoolVar(&o.Detach, "detach", false, "execute the run in a background process, and print which run it is")
+	f.BoolVar(&o.NoExchange, "no-exchange", false, "write back even if the file system cannot exchange two files atomically")
 	return cmd
 }
 
-// maxSuggestedWorkflows is how many workflows are named to the one who named none.
+// maxSuggestedWorkflows bounds the workflows in the hint of a call without one.
 const maxSuggestedWorkflows = 5
 
-// workflowNames are the names of the project's, none where there is no project.
+// workflowNames are the names of the project's workflows, none outside of a project.
 func workflowNames(d *Deps) []string {
 	root, err := project.Find(d.Env.Dir, d.Flags.Project, "")
 	if err != nil {
@@ -98,7 +98,7 @@ func runRun(ctx context.Context, o *runOptions) error {
 	if err != nil {
 		return err
 	}
-	if s, err = o.Open(ctx, true); err != nil { // only now: a mistake so far leaves nothing behind
+	if s, err = o.Open(ctx, true); err != nil { // not before: an error up to here must not create the home
 		return err
 	}
 	q := runs.Request{Project: p, Workflow: w, Input: input, Key: o.Key}
@@ -109,7 +109,7 @@ func runRun(ctx context.Context, o *runOptions) error {
 	}
 	st, caught, err := startRun(ctx, s, q)
 	if o.Wait && failure.Is(err, failure.AdmissionFull) {
-		o.UI.Talkf("waiting for a place: %s\n", err)
+		o.UI.Talkf("waiting for a slot: %s\n", err)
 		for failure.Is(err, failure.AdmissionFull) {
 			if err = waitAdmissionInterval(ctx); err == nil {
 				st, caught, err = startRun(ctx, s, q)
@@ -127,7 +127,7 @@ func runRun(ctx context.Context, o *runOptions) error {
 	return workOnRun(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
 }
 
-// startRun makes a run. From then on no signal ends this process before workOnRun hears of it.
+// startRun creates a run. Signals are caught from its beginning, so that none ends this process before workOnRun handles it.
 func startRun(ctx context.Context, s *runs.Service, q runs.Request) (runs.Started, *caughtSignals, error) {
 	caught := catchSignals(ctx)
 	st, err := s.Start(ctx, q)
@@ -137,7 +137,7 @@ func startRun(ctx context.Context, s *runs.Service, q runs.Request) (runs.Starte
 	return st, caught, err
 }
 
-// continueRun goes on with the run that has the key, as far as anybody has to.
+// continueRun resumes the run with the key if it is interrupted, and otherwise reports it.
 func continueRun(ctx context.Context, o *runOptions, s *runs.Service, r runs.Run) error {
 	if r.State != runs.Interrupted {
 		return reportSettledRun(o.Deps, s, r)
@@ -146,7 +146,7 @@ func continueRun(ctx context.Context, o *runOptions, s *runs.Service, r runs.Run
 	if err != nil {
 		return err
 	}
-	o.UI.Talkf("run %s of %s goes on\n", o.UI.Err.Bold(r.ID), r.Workflow)
+	o.UI.Talkf("run %s of %s continues\n", o.UI.Err.Bold(r.ID), r.Workflow)
 	if o.Detach {
 		caught.Release()
 		return detachRun(ctx, o.Deps, s, st)
@@ -182,7 +182,7 @@ func readInput(d *Deps, given string) (json.RawMessage, error) {
 	}
 }
 
-// readBounded takes no more than an input may have: what is named may have no end.
+// readBounded reads at most maxInputBytes: a file such as /dev/zero has no end.
 func readBounded(from io.Reader, doing string) (json.RawMessage, error) {
 	if from == nil {
 		from = strings.NewReader("")
@@ -192,7 +192,7 @@ func readBounded(from io.Reader, doing string) (json.RawMessage, error) {
 		return nil, inputError(err, doing)
 	}
 	if len(b) > maxInputBytes {
-		return nil, failure.New(failure.InputInvalid, "the input is larger than %d bytes: let it name a file that the workflow reads", maxInputBytes).
+		return nil, failure.New(failure.InputInvalid, "the input is larger than %d bytes: pass the name of a file that the workflow reads instead", maxInputBytes).
 			WithHint("laufwerk run --help")
 	}
 	return b, nil

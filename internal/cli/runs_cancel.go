@@ -17,17 +17,17 @@ func newRunsCancel(d *Deps) *cobra.Command {
 	o := &runsCancelOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
-		Short: "End a run for good",
-		Long: `End a run: everything that it runs is ended, and it cannot be resumed any more. A live worker is asked to do it. What
-the run allocated stays recorded until laufwerk cleanup gives it up.`,
+		Short: "End a run permanently",
+		Long: `End a run: its processes are ended, and it cannot be resumed any more. If a worker process executes the run, that process is
+asked to end it. What the run allocated stays until laufwerk cleanup removes it.`,
 		Example: "$ laufwerk runs cancel 261129-k3f9x2ab && laufwerk cleanup 261129-k3f9x2ab",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
 			return runRunsCancel(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
-	cmd.Flags().BoolVar(&o.Force, "force", false, "kill a worker that does not answer")
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "record this `TEXT` as the reason")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "kill a worker process that does not respond")
 	return cmd
 }
 

@@ -25,11 +25,14 @@ func newRunsList(d *Deps) *cobra.Command {
 			return runRunsList(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.All, "all", false, "the runs of every project; outside a project that is so anyway")
+	cmd.Flags().BoolVar(&o.All, "all", false, "list the runs of every project (the default outside a project)")
 	return cmd
 }
 
-// listedRun is one run in a listing.
+type runsListDocument struct {
+	Runs []listedRun `json:"runs"`
+}
+
 type listedRun struct {
 	runs.Run
 	Worker      int  `json:"worker,omitempty"` // process id
@@ -74,13 +77,13 @@ func runRunsList(ctx context.Context, o *runsListOptions) error {
 	ui.Table([]string{"RUN", "WORKFLOW", "STATE", "STARTED", ""}, rows)
 	switch {
 	case len(rows) > 0:
-	case len(all) > 0: // which may be of this project, from when it was elsewhere
+	case len(all) > 0: // they may be from before the project was moved
 		ui.Talkf("no runs of the project %s\n", render.Name(root))
 		ui.Next("laufwerk runs list --all")
 	default:
 		ui.Talkf("no runs\n")
 	}
-	return ui.Document(map[string]any{"runs": out})
+	return ui.Document(runsListDocument{out})
 }
 
 func listedState(l listedRun) string {

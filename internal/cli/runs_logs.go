@@ -21,14 +21,14 @@ func newRunsLogs(d *Deps) *cobra.Command {
 	o := &runsLogsOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:     "logs RUN",
-		Short:   "Print what happened in a run, line by line",
+		Short:   "Print the events of a run, one per line",
 		Example: "$ laufwerk runs logs 261129-k3f9x2ab -f\n$ laufwerk runs logs 261129-k3f9x2ab --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
 			return runRunsLogs(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on until nobody works on the run any more")
+	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "keep printing until no worker process executes the run")
 	return cmd
 }
 
@@ -55,12 +55,12 @@ func runRunsLogs(ctx context.Context, o *runsLogsOptions) error {
 		}
 	}
 	if o.UI.Gone() {
-		return nil // why nothing could be written any more is told, or not, as for every command
+		return nil // Execute reports why, as for every command
 	}
 	return err
 }
 
-// stopWhenUnread calls stop once nobody reads any more: while nothing happens in the run, no write would tell.
+// stopWhenUnread calls stop once stdout has no reader any more: while the run has no events, no write would fail.
 func stopWhenUnread(ctx context.Context, d *Deps, stop func()) {
 	for !d.UI.Gone() {
 		select {
@@ -86,7 +86,7 @@ func printLogEvent(d *Deps, ev journal.Event) {
 	}
 }
 
-// logTime is a time of today, or with its day: a run may wait for weeks.
+// logTime is the time, with its date unless that is today: a run may wait for weeks.
 func logTime(now, at time.Time) string {
 	now, at = now.Local(), at.Local()
 	if at.YearDay() != now.YearDay() || at.Year() != now.Year() {

@@ -15,13 +15,18 @@ func newRunsPrune(d *Deps) *cobra.Command {
 	o := &runsPruneOptions{Deps: d}
 	return &cobra.Command{
 		Use:     "prune RUN",
-		Short:   "Remove the history of a run that is over and holds nothing",
+		Short:   "Remove the history of a run that has ended and has no resources left",
 		Example: "$ laufwerk runs prune 261129-k3f9x2ab",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
 			return runRunsPrune(cmd.Context(), o)
 		},
 	}
+}
+
+type runsPruneDocument struct {
+	Removed bool   `json:"removed"`
+	Run     string `json:"run"`
 }
 
 func runRunsPrune(ctx context.Context, o *runsPruneOptions) error {
@@ -40,5 +45,5 @@ func runRunsPrune(ctx context.Context, o *runsPruneOptions) error {
 		return err
 	}
 	o.UI.Talkf("run %s is removed\n", r.ID)
-	return o.UI.Document(map[string]any{"run": r.ID, "removed": true})
+	return o.UI.Document(runsPruneDocument{Run: r.ID, Removed: true})
 }

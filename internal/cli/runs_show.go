@@ -22,7 +22,7 @@ func newRunsShow(d *Deps) *cobra.Command {
 	o := &runsShowOptions{Deps: d}
 	return &cobra.Command{
 		Use:     "show RUN",
-		Short:   "Show a run as the operations that it is made of",
+		Short:   "Show a run with its operations, its questions and its resources",
 		Example: "$ laufwerk runs show 261129-k3f9x2ab",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
@@ -83,7 +83,7 @@ func runRunsShow(ctx context.Context, o *runsShowOptions) error {
 	return ui.Document(runsShowDocument{d, tree})
 }
 
-// shortResult is what the workflow returned, on one line; --json has all of a long one.
+// shortResult is the workflow's result, shortened to maxResultBytes; --json has all of it.
 func shortResult(output json.RawMessage) string {
 	if len(output) <= maxResultBytes {
 		return string(output)
@@ -91,10 +91,9 @@ func shortResult(output json.RawMessage) string {
 	return strings.ToValidUTF8(string(output[:maxResultBytes]), "") + "…"
 }
 
-// maxResultBytes bounds a result among other lines, in bytes.
 const maxResultBytes = 2000
 
-// runsShowDocument is the document: the operations as a list, and how they nest.
+// runsShowDocument has the operations as a list, and as a tree.
 type runsShowDocument struct {
 	runs.Detail
 	Tree []*runNode `json:"tree"`

@@ -13,7 +13,7 @@ import (
 // runNode is a part of a run: an operation (a session holds what was done in it), an `all` of the workflow, or a branch of one.
 type runNode struct {
 	ID       string       `json:"id,omitempty"`     // an operation's
-	All      int          `json:"all,omitempty"`    // the how manieth `all` of its branch, from 1
+	All      int          `json:"all,omitempty"`    // the number of the `all` in its branch, from 1
 	Branch   int          `json:"branch,omitempty"` // of an `all`, from 1
 	State    string       `json:"state"`
 	Usage    *agent.Usage `json:"usage,omitempty"` // of it and all below it
@@ -75,7 +75,7 @@ func childNode(of *runNode, like runNode) *runNode {
 	return &like
 }
 
-// sum tells of every node what is told of those below it.
+// sum sets the usage and state of every node from the nodes below it.
 func (n *runNode) sum() {
 	var u agent.Usage
 	if n.op != nil && n.op.Usage != nil {

@@ -28,15 +28,16 @@ func newScript(d *Deps) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "script FILE.ts",
 		Short: "Evaluate a TypeScript module of the project and print its value as JSON",
-		Long: `Evaluate a module of the project, in the same isolate and with the same @laufwerk modules as a config, and print the JSON
-form of its default export; with --call, call an exported function instead. Promises are awaited, and there is no limit of
-time. What the module prints with console goes to standard error.
+		Long: `Evaluate a module of the project, with the same TypeScript runtime and the same @laufwerk modules as a config, and print its
+default export as JSON; with --call, call an exported function instead. Promises are awaited, and there is no time limit. What
+the module prints with console goes to standard error.
 
-This is the place for prepareDockerCodex and prepareCodexImage of @laufwerk/execution/docker: configs and workflows, which may
-be loaded at any time, can only load what is prepared. Node and Bun cannot run such a file: they do not know @laufwerk/*.`,
+Only such modules can call prepareDockerCodex and prepareCodexImage of @laufwerk/execution/docker: configs and workflows, which
+may be loaded at any time, can only use images that are prepared already. Node and Bun cannot run such a file, since they do
+not have the modules @laufwerk/*.`,
 		Example: "$ laufwerk script laufwerk/laufwerk.config.ts\n\n# Call an exported function\n" +
 			"$ laufwerk script tools/names.ts --call names --args '[\"a\", 2]'\n\n" +
-			"# Prepare an image as a function of yours says\n$ laufwerk script laufwerk/images.ts --call prepare --args '[\"node:22\", \"laufwerk/image.json\"]'",
+			"# Prepare an image with a function of your own\n$ laufwerk script laufwerk/images.ts --call prepare --args '[\"node:22\", \"laufwerk/image.json\"]'",
 		GroupID: SectionOperate,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.File = args[0]
@@ -47,8 +48,12 @@ be loaded at any time, can only load what is prepared. Node and Bun cannot run s
 		},
 	}
 	cmd.Flags().StringVar(&o.Call, "call", "", "call the exported function `NAME`")
-	cmd.Flags().StringVar(&o.Args, "args", "", "its arguments: a `JSON` array or a single value, @file, or - for stdin")
+	cmd.Flags().StringVar(&o.Args, "args", "", "the arguments of the function: a `JSON` array or a single value, @file, or - for stdin")
 	return cmd
+}
+
+type scriptDocument struct {
+	Value json.RawMessage `json:"value"`
 }
 
 func runScript(ctx context.Context, o *scriptOptions) error {
@@ -83,10 +88,10 @@ func runScript(ctx context.Context, o *scriptOptions) error {
 		value = json.RawMessage("null")
 	}
 	ui.Printf("%s\n", string(value))
-	return ui.Document(map[string]any{"value": value})
+	return ui.Document(scriptDocument{value})
 }
 
-// findModule finds the project of a module, from the module upwards where --project does not name it.
+// findModule finds the project of a module: the one that --project names, or the nearest from the module upwards.
 func findModule(d *Deps, file string) (root, entry string, err error) {
 	at := projectfs.Real(d.Path(file))
 	if !projectfs.IsFile(at) {

@@ -37,7 +37,7 @@ func (t *tree) find(args []string) (*cobra.Command, []string, error) {
 	return t.root.Find(args)
 }
 
-// needsWholeTree says whether a command shows others, or searches them for what was meant.
+// needsWholeTree says whether a command shows or searches other commands.
 func needsWholeTree(cmd *cobra.Command) bool {
 	return !cmd.HasParent() || cmd.Name() == "help" || cmd.Name() == "completion"
 }

@@ -19,10 +19,10 @@ func newTypes(d *Deps) *cobra.Command {
 	o := &typesOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:   "types",
-		Short: "Bring the project's declarations for editors and tsc up to date",
-		Long: `Bring laufwerk/types and laufwerk/tsconfig.json up to date with this version of laufwerk. A tsconfig that you changed is
-left alone. Nothing else is touched, and the config need not be valid.`,
-		Example: "$ laufwerk types\n\n# Take back a tsconfig that was changed\n$ laufwerk types --force",
+		Short: "Update the project's TypeScript declarations for editors and tsc",
+		Long: `Update laufwerk/types and laufwerk/tsconfig.json to this version of laufwerk. A tsconfig.json that you changed is left as it
+is. Nothing else is written, and the project's config need not be valid.`,
+		Example: "$ laufwerk types\n\n# Replace a tsconfig.json that was changed\n$ laufwerk types --force",
 		GroupID: SectionOperate,
 		RunE: func(*cobra.Command, []string) error {
 			return runTypes(o)
@@ -30,6 +30,11 @@ left alone. Nothing else is touched, and the config need not be valid.`,
 	}
 	cmd.Flags().BoolVar(&o.Force, "force", false, "also replace a tsconfig.json that was changed")
 	return cmd
+}
+
+type typesDocument struct {
+	Root  string      `json:"root"`
+	Files []typesFile `json:"files"`
 }
 
 type typesFile struct {
@@ -47,10 +52,7 @@ func runTypes(o *typesOptions) error {
 	if err != nil {
 		return err
 	}
-	doc := struct {
-		Root  string      `json:"root"`
-		Files []typesFile `json:"files"`
-	}{Root: root}
+	doc := typesDocument{Root: root}
 	ui := o.UI
 	for _, f := range list {
 		e := typesFile{f.Path, f.State, f.Stale() || o.Force && f.State == scaffold.TypeOwn}

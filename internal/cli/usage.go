@@ -61,7 +61,7 @@ func firstWord(cmd *cobra.Command, args []string) (string, bool) {
 	return "", false
 }
 
-// requireSubcommand is what a group alone does.
+// requireSubcommand is the RunE of a group.
 func requireSubcommand(cmd *cobra.Command, _ []string) error {
 	return Usage(cmd, "%s needs one of its commands: %s", cmd.CommandPath(), strings.Join(subcommands(cmd), ", "))
 }

@@ -16,13 +16,14 @@ import (
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
-// OpenRuns makes the use cases of runs. create says whether the home may be made: commands that only look leave nothing behind.
+// OpenRuns opens the store and returns the use cases of runs. create says whether $LAUFWERK_HOME may be created; commands that only
+// read must not.
 type OpenRuns func(ctx context.Context, create bool) (*runs.Service, error)
 
-// readWait bounds how long a command that only looks waits for the store.
+// readWait bounds how long a command that only reads waits for the store.
 const readWait = 2 * time.Second
 
-// ToRead is OpenRuns for commands that only look: they would rather say who holds the store than wait for it.
+// ToRead is OpenRuns for commands that only read: they report soon which process has the store, instead of waiting for it.
 func (o OpenRuns) ToRead(ctx context.Context) (*runs.Service, error) {
 	s, err := o(ctx, false)
 	if err == nil {
@@ -31,7 +32,7 @@ func (o OpenRuns) ToRead(ctx context.Context) (*runs.Service, error) {
 	return s, err
 }
 
-// runDocument is what is printed about a run that a worker left.
+// runDocument describes a run after this process has executed or changed it.
 type runDocument struct {
 	Run      string             `json:"run"`
 	Workflow string             `json:"workflow"`
@@ -42,37 +43,36 @@ type runDocument struct {
 	Kept     []runs.Kept        `json:"kept,omitempty"`
 }
 
-// caughtSignals are the signals that have come since catchSignals. Release gives them back to the system. workOnRun never does: what it has to
-// say at its end is said also to whoever is in a hurry.
+// caughtSignals are the signals since catchSignals. Release restores their default effect. workOnRun never does, so that its final
+// report is printed even if signals arrive meanwhile.
 type caughtSignals struct {
 	ch      <-chan syscall.Signal
 	Release func()
 }
 
-// catchSignals keeps signals for workOnRun, so that none ends the process between the making of a run and the work on it.
+// catchSignals keeps signals for workOnRun, so that none ends the process between the creation of a run and its execution.
 func catchSignals(ctx context.Context) *caughtSignals {
 	watch, release := context.WithCancel(context.WithoutCancel(ctx))
 	return &caughtSignals{ch: system.Signals(watch), Release: release}
 }
 
-// workOptions of a worker.
 type workOptions struct {
 	Signals    *caughtSignals // nil: those that come from now on
 	NoExchange bool
 	Ask        workflow.Asker      // instead of asking at the terminal
-	Event      func(journal.Event) // is told everything too
-	Silent     bool                // prints no document and no output at the end: the caller does
+	Event      func(journal.Event) // also called with every event
+	Silent     bool                // print no document and no output at the end
 }
 
-// RefuseInsideSession refuses to go on inside one of our own sessions: an agent must not answer for the person. It is a guard rail, no wall.
+// RefuseInsideSession fails inside a session of laufwerk: an agent must not answer for a person. It prevents accidents, not attacks.
 func RefuseInsideSession(what string) error {
 	if _, inside := system.Ancestry(supervise.MarkVariable); inside {
-		return failure.New(failure.InsideSession, "%s is refused inside a session of laufwerk: it is for the people outside", what)
+		return failure.New(failure.InsideSession, "%s is refused inside a session of laufwerk: only a person outside of it may do that", what)
 	}
 	return nil
 }
 
-// workOnRun executes a run until it ends, waits or is stopped, and prints how it was left.
+// workOnRun executes a run until it ends, waits or is stopped, and prints its state then.
 func workOnRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started, o workOptions) error {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -147,7 +147,7 @@ func reportRun(d *Deps, res runs.Result, sig syscall.Signal, silent bool) error 
 	return d.UI.Document(doc)
 }
 
-// continueHint is what to type next about a run that is not over: without its journal it can only be ended.
+// continueHint is the next command for a run that has not ended. Without a valid journal it can only be cancelled.
 func continueHint(err error, run string) string {
 	if failure.Is(err, failure.JournalInvalid) {
 		return "laufwerk runs cancel " + run + " && laufwerk cleanup " + run
@@ -155,14 +155,14 @@ func continueHint(err error, run string) string {
 	return "laufwerk resume " + run
 }
 
-// withDefaultHint is err with what to type next, where it does not say so itself.
-func withDefaultHint(err error, next string) error {
+// withDefaultHint is err, with hint as its hint if it has none.
+func withDefaultHint(err error, hint string) error {
 	f := failure.As(err)
 	if f == nil {
-		return &failure.Error{Kind: failure.Failed, Err: err, Hint: next}
+		return &failure.Error{Kind: failure.Failed, Err: err, Hint: hint}
 	}
 	if f.Hint == "" {
-		f.Hint = next
+		f.Hint = hint
 	}
 	return err
 }
@@ -177,12 +177,12 @@ func interruptionError(r runs.Run, sig syscall.Signal) error {
 	}
 	text := "run %s is interrupted; its workspace, conversation and history are kept"
 	if sig == syscall.SIGHUP {
-		text = "the terminal is gone; what runs in %s goes on under its supervisor"
+		text = "the terminal is gone; the processes of run %s continue under their supervisors"
 	}
 	return failure.New(kind, text, r.ID).WithHint("laufwerk resume %s", r.ID)
 }
 
-// signalHandler turns the first interruption into a graceful one, and the second into an immediate one.
+// signalHandler stops a run gracefully at the first interrupt, and the process at once at the second.
 type signalHandler struct {
 	d     *Deps
 	stop  context.CancelCauseFunc
@@ -192,7 +192,7 @@ type signalHandler struct {
 	over  atomic.Bool
 }
 
-// reportTimeout is what is left for telling how the run was left, once a signal comes and nothing else is to be done.
+// reportTimeout bounds how long the final report may take after a signal that arrives while it is printed.
 const reportTimeout = time.Second
 
 func (s *signalHandler) watch(ch <-chan syscall.Signal) {
@@ -208,7 +208,7 @@ func (s *signalHandler) watch(ch <-chan syscall.Signal) {
 			s.stop(session.ErrDetached)
 		case n == 1:
 			s.record(sig)
-			s.d.UI.Talkf("stopping: what runs is asked to end; the run can be resumed (again: at once)\n")
+			s.d.UI.Talkf("stopping: running operations are asked to end, and the run can be resumed (interrupt again to stop at once)\n")
 			s.stop(session.ErrInterrupted)
 		default:
 			kind := failure.Interrupted
@@ -216,7 +216,7 @@ func (s *signalHandler) watch(ch <-chan syscall.Signal) {
 				kind = failure.Terminated
 			}
 			s.clear()
-			s.d.UI.Failure(Fail(failure.New(kind, "stopped at once; what run %s runs goes on under its supervisor", s.run.ID).
+			s.d.UI.Failure(Fail(failure.New(kind, "stopped at once; the processes of run %s continue under their supervisors", s.run.ID).
 				WithHint("laufwerk resume %s", s.run.ID), runDocument{Run: s.run.ID, Workflow: s.run.Workflow, State: runs.Interrupted}))
 			system.Exit(kind.Exit())
 		}
@@ -239,7 +239,7 @@ func (s *signalHandler) received() syscall.Signal {
 	}
 }
 
-// reportSettledRun reports a run that nobody has to work on here: it is over, it waits, or somebody else is on it.
+// reportSettledRun reports a run that need not be executed here: it has ended, it waits, or another worker executes it.
 func reportSettledRun(d *Deps, s *runs.Service, r runs.Run) error {
 	res, err := s.Left(r)
 	if err != nil {

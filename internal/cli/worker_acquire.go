@@ -11,11 +11,11 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
-// acquireRun calls take, which takes a run up, and catches signals from its beginning: whoever interrupts it is told how the run was
-// left, and workOnRun hears of later ones. A second signal ends the process at once.
-func acquireRun(ctx context.Context, s *runs.Service, run string, take func(context.Context) (runs.Started, error)) (runs.Started, *caughtSignals, error) {
+// acquireRun calls acquire, which takes the lease of a run, and catches signals from its beginning: after a signal it fails with the
+// state of the run, and later signals are left to workOnRun. A second signal ends the process at once.
+func acquireRun(ctx context.Context, s *runs.Service, run string, acquire func(context.Context) (runs.Started, error)) (runs.Started, *caughtSignals, error) {
 	caught := catchSignals(ctx)
-	taking, cancel := context.WithCancelCause(ctx)
+	acquiring, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var first syscall.Signal
 	watched := make(chan struct{})
@@ -24,7 +24,7 @@ func acquireRun(ctx context.Context, s *runs.Service, run string, take func(cont
 		select {
 		case first = <-caught.ch:
 			cancel(session.ErrInterrupted)
-		case <-taking.Done():
+		case <-acquiring.Done():
 		}
 	}()
 	ended := make(chan struct{})
@@ -38,7 +38,7 @@ func acquireRun(ctx context.Context, s *runs.Service, run string, take func(cont
 		case <-ended:
 		}
 	}()
-	st, err := take(taking)
+	st, err := acquire(acquiring)
 	cancel(nil)
 	<-watched
 	close(ended)
@@ -53,12 +53,12 @@ func acquireRun(ctx context.Context, s *runs.Service, run string, take func(cont
 	return st, caught, nil
 }
 
-// isCancellation says whether an error only says that its context has ended.
+// isCancellation says whether an error only means that its context has ended.
 func isCancellation(err error) bool {
 	return errors.Is(err, session.ErrInterrupted) || errors.Is(err, context.Canceled) || failure.Is(err, failure.Cancelled)
 }
 
-// readInterruption says how a run was left that a signal kept from being worked on.
+// readInterruption is the error for a run that was not executed because of a signal, with the run's state.
 func readInterruption(ctx context.Context, s *runs.Service, run string, sig syscall.Signal) error {
 	r, err := s.Get(ctx, run)
 	if err != nil {

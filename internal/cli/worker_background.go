@@ -11,10 +11,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-// takeoverTimeout is how long the worker in the background may take until it has the run.
+// takeoverTimeout bounds how long the background process may take to acquire the run.
 const takeoverTimeout = 10 * time.Second
 
-// detachRun hands a run to a worker in the background, and prints which run it is.
+// detachRun hands a run to a background process, and prints which run it is.
 func detachRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started) error {
 	id := st.Run.ID
 	if err := startBackgroundWorker(ctx, d, s, st); err != nil {
@@ -24,7 +24,7 @@ func detachRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started) e
 	if err != nil {
 		return err
 	}
-	d.UI.Talkf("run %s goes on in the background: laufwerk runs logs %s -f\n", id, id)
+	d.UI.Talkf("run %s continues in the background: laufwerk runs logs %s -f\n", id, id)
 	return d.UI.Document(runDocument{Run: id, Workflow: r.Workflow, State: r.State, Reason: r.Reason, Waiting: r.Waiting})
 }
 
@@ -44,7 +44,7 @@ func startBackgroundWorker(ctx context.Context, d *Deps, s *runs.Service, st run
 	log := filepath.Join(s.Dir(id), "worker.log")
 	p, err := process.Detach(system.Executable(), args, env, log)
 	if err != nil {
-		return failure.New(failure.Failed, "a worker in the background could not be started: %v", err).WithHint("laufwerk resume %s", id)
+		return failure.New(failure.Failed, "the background worker process could not be started: %v", err).WithHint("laufwerk resume %s", id)
 	}
 	defer p.Out.Close()
 	_ = p.In.Close()
@@ -58,7 +58,7 @@ func startBackgroundWorker(ctx context.Context, d *Deps, s *runs.Service, st run
 		case <-p.Exited:
 			return nil
 		case <-ctx.Done():
-			return failure.New(failure.Failed, "the worker in the background did not take up run %s within %s", id, takeoverTimeout).
+			return failure.New(failure.Failed, "the background worker process did not acquire run %s within %s", id, takeoverTimeout).
 				WithHint("cat %s", log)
 		case <-time.After(10 * time.Millisecond):
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli/render"
+	"github.com/laufwerk/laufwerk/internal/writeback"
 )
 
 type writebackOptions struct {
@@ -18,33 +19,52 @@ type writebackOptions struct {
 }
 
 func newWriteback(d *Deps) *cobra.Command {
-	g := Group("writeback", "End a write-back that was killed half-way", newWritebackEnd(d, false), newWritebackEnd(d, true))
+	g := Group("writeback", "Finish or undo a write-back that was interrupted half-way", newWritebackContinue(d), newWritebackAbort(d))
 	g.GroupID = SectionOperate
 	return g
 }
 
-func newWritebackEnd(d *Deps, abort bool) *cobra.Command {
-	o := &writebackOptions{Deps: d, Abort: abort}
+func newWritebackContinue(d *Deps) *cobra.Command {
+	o := &writebackOptions{Deps: d}
 	cmd := &cobra.Command{
 		Use:     "continue RUN",
-		Short:   "Bring a half-applied write-back to its end",
-		Long:    "Write the rest of the frozen bytes. The run itself is not resumed: laufwerk resume does both.",
+		Short:   "Finish a half-applied write-back",
+		Long:    `Write the rest of the frozen content to the source. The run itself is not continued: laufwerk resume does both.`,
 		Example: "$ laufwerk writeback continue 261129-k3f9x2ab",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Run = args[0]
-			return runWriteback(cmd.Context(), o)
-		},
+		RunE:    o.runE,
 	}
-	if abort {
-		cmd.Use, cmd.Short = "abort RUN", "Undo a half-applied write-back"
-		cmd.Long = "Put back what was there before, path by path; a path that somebody changed since is left alone and named.\nlaufwerk resume would write the same bytes again; laufwerk runs cancel ends the run."
-		cmd.Example = "$ laufwerk writeback abort 261129-k3f9x2ab --dry-run\n$ laufwerk writeback abort 261129-k3f9x2ab"
-	}
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list the steps")
-	if !abort {
-		cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back also where the file system cannot exchange two files atomically")
-	}
+	cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back even if the file system cannot exchange two files atomically")
+	o.addFlags(cmd)
 	return cmd
+}
+
+func newWritebackAbort(d *Deps) *cobra.Command {
+	o := &writebackOptions{Deps: d, Abort: true}
+	cmd := &cobra.Command{
+		Use:   "abort RUN",
+		Short: "Undo a half-applied write-back",
+		Long: `Restore the previous content of each path. A path that somebody else has changed since then is left as it is, and listed.
+Afterwards laufwerk resume would write the same content again, and laufwerk runs cancel ends the run.`,
+		Example: "$ laufwerk writeback abort 261129-k3f9x2ab --dry-run\n$ laufwerk writeback abort 261129-k3f9x2ab",
+		RunE:    o.runE,
+	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *writebackOptions) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list the steps")
+}
+
+func (o *writebackOptions) runE(cmd *cobra.Command, args []string) error {
+	o.Run = args[0]
+	return runWriteback(cmd.Context(), o)
+}
+
+// writebackStepsDocument is printed with --dry-run; otherwise it is the report.
+type writebackStepsDocument struct {
+	Run   string           `json:"run"`
+	Steps []writeback.Step `json:"steps"`
 }
 
 func runWriteback(ctx context.Context, o *writebackOptions) error {
@@ -64,7 +84,7 @@ func runWriteback(ctx context.Context, o *writebackOptions) error {
 		for _, st := range steps {
 			ui.Printf("%s\t%s\t%s\n", string(st.Action), render.Name(st.Path), st.Note)
 		}
-		return ui.Document(map[string]any{"run": o.Run, "steps": steps})
+		return ui.Document(writebackStepsDocument{o.Run, steps})
 	}
 	rep, err := s.EndWriteBack(ctx, o.Run, o.Abort, o.NoExchange)
 	if err != nil {

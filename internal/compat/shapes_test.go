@@ -103,7 +103,7 @@ func (p productPackage) mapLines(lit *ast.CompositeLit) []string {
 	for _, e := range lit.Elts {
 		if kv, ok := e.(*ast.KeyValueExpr); ok {
 			if key, ok := p.constantText(kv.Key); ok {
-				w.value(p.info.Types[kv.Value].Type, strconv.Quote(key), "")
+				w.value(p.info.Types[kv.Value].Type, key, "") // as of a structure, which may take the place of the map
 			}
 		}
 	}
