@@ -9,7 +9,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
-	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/resource"
@@ -39,7 +38,7 @@ func opens(d *cli.Deps) cli.OpenRuns {
 		engines := newEngines(d.Env, set)
 		p := newParts(d.Env, home.Dir(), engines)
 		trees := workspace.NewResources(home.Dir(), workspace.Bounds{}, d.Env.Now, nil)
-		preparations := imagecache.Containers{Engines: dockerengine.Engines{Connect: engines.at, Host: engines.host}, Now: d.Env.Now}
+		preparations := prepare.Containers{Engines: dockerengine.Engines{Connect: engines.at, Host: engines.host}, Now: d.Env.Now}
 		driver := claims.NewDriver(claims.Options{
 			Store: st, Now: d.Env.Now, Owner: st.ID,
 			Resources: func(kind claims.Kind, provider string) (resource.Manager, bool) {

@@ -2,12 +2,15 @@ package imagecache
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"path/filepath"
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/sha256hex"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 )
@@ -78,6 +81,29 @@ type Building struct {
 	Build string    `json:"build"` // the value of the label
 	Base  string    `json:"base"`
 	At    time.Time `json:"at"`
+}
+
+// BeginBuild notes that a build of a recipe begins.
+func (c Cache) BeginBuild(fingerprint, base string, now time.Time) (Building, error) {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	b := Building{Build: hex.EncodeToString(id), Base: base, At: now.UTC()}
+	crash.Point("imagecache/before-begin")
+	err := files.WriteJSON(c.buildingFile(fingerprint), b)
+	crash.Point("imagecache/after-begin")
+	return b, failure.Wrap(err, failure.HomeInvalid, "note that an image is being built")
+}
+
+// UnfinishedBuild is the note of a build of a recipe, false where none began or nobody knows which.
+func (c Cache) UnfinishedBuild(fingerprint string) (Building, bool) {
+	var b Building
+	err := files.ReadJSON(c.buildingFile(fingerprint), &b)
+	return b, err == nil && b.Build != ""
+}
+
+// ForgetBuild removes the note of a build.
+func (c Cache) ForgetBuild(fingerprint string) error {
+	return files.Remove(c.buildingFile(fingerprint))
 }
 
 func (c Cache) buildingFile(fingerprint string) string {

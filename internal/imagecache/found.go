@@ -29,6 +29,29 @@ func (c Cache) Prepared(ctx context.Context, e *dockerengine.Engine, r Receipt) 
 	return i, nil
 }
 
+// Current is the receipt at a path, if it holds: for a base image, which another may have the name of by now, and for an image that
+// is on the engine. Failures are of kind NotReady. Where the base image is not on the engine any more (it has no id), nothing says
+// that it has changed.
+func (c Cache) Current(ctx context.Context, e *dockerengine.Engine, path string, base Base) (Receipt, error) {
+	r, err := c.Load(path, base.ID)
+	if err == nil && (r.Base.Name != base.Name || !c.published(r, path)) {
+		err = failure.New(failure.NotReady, "the receipt %s is for the base image %s", path, r.Base.Name)
+	}
+	if err == nil {
+		_, err = c.Prepared(ctx, e, r)
+	}
+	return r, err
+}
+
+// Made is the record of what was made from a recipe, if that is on the engine. Failures are of kind NotReady.
+func (c Cache) Made(ctx context.Context, e *dockerengine.Engine, fingerprint string) (Receipt, error) {
+	r, err := c.Load(c.madeFile(fingerprint), "")
+	if err == nil {
+		_, err = c.Prepared(ctx, e, r)
+	}
+	return r, err
+}
+
 // Own is an image that a target names itself, on an engine, which is asked once. It is never fetched. The failure is of kind
 // NotReady.
 func Own(ctx context.Context, e *dockerengine.Engine, ref, target string) (image.InspectResponse, error) {

@@ -74,9 +74,6 @@ func (c Cache) StandardBase() string {
 	return r.Base.Name
 }
 
-// Made is the record of what was made from a recipe, with Load's failures.
-func (c Cache) Made(fingerprint string) (Receipt, error) { return c.Load(c.madeFile(fingerprint), "") }
-
 func ids(user, group int) string { return strconv.Itoa(user) + ":" + strconv.Itoa(group) }
 
 // Load reads a receipt and compares it with the recipe and the user of this process, and where expectedBase is not "" with
@@ -134,8 +131,8 @@ type elsewhere struct {
 	Path string `json:"path"`
 }
 
-// Published says whether a receipt is at a path already.
-func (c Cache) Published(r Receipt, path string) bool {
+// published says whether a receipt is at a path already.
+func (c Cache) published(r Receipt, path string) bool {
 	var there Receipt
 	if files.ReadJSON(path, &there) != nil || !there.equal(r) {
 		return false
@@ -144,8 +141,12 @@ func (c Cache) Published(r Receipt, path string) bool {
 	return path == c.StandardFile() || files.ReadJSON(c.noteFile(path), &note) == nil && note.Path == path
 }
 
-// Publish writes a receipt to a path: the standard one, or one outside of the cache. From then on the image is kept.
+// Publish writes a receipt to a path, unless it is there: the standard one, or one outside of the cache. From then on the image
+// is kept.
 func (c Cache) Publish(r Receipt, path string) error {
+	if c.published(r, path) {
+		return nil
+	}
 	if path != c.StandardFile() {
 		if err := files.WriteJSON(c.noteFile(path), elsewhere{path}); err != nil {
 			return failure.Wrap(err, failure.HomeInvalid, "note the receipt %s", path)

@@ -1,6 +1,6 @@
-// Package imagecache makes and keeps prepared images: a base image with the pinned agent program in it, and nothing else of
+// Package imagecache keeps and finds prepared images: a base image with the pinned agent program in it, and nothing else of
 // ours. An image is made from a recipe, whose fingerprint covers everything that matters for what is in it; that it was made
-// is recorded in a receipt.
+// is recorded in a receipt. Package prepare makes them.
 //
 //	<cache>/codex-docker.json  the receipt of the standard image: written last, so that what it names is whole
 //	<cache>/made/              what was made from a recipe
@@ -30,8 +30,13 @@ const DefaultBase = "docker.io/library/node:22-bookworm"
 // version is that of how images are made: it is raised with every change that no other part of a recipe tells.
 const version = "1"
 
-// pnpmVersion is the one that is installed where an image has npm and no usable pnpm.
-const pnpmVersion = "10.34.9"
+// PNPMVersion is the one that is installed where an image has npm and no usable pnpm.
+const PNPMVersion = "10.34.9"
+
+// NPMInstallsPNPM is the command with which npm installs the pinned pnpm.
+func NPMInstallsPNPM() []string {
+	return []string{"npm", "install", "--ignore-scripts", "--no-save", "--no-audit", "--no-fund", "--no-progress", "--loglevel=error", "pnpm@" + PNPMVersion}
+}
 
 // The labels of prepared images.
 const (
@@ -109,7 +114,7 @@ func (c Cache) bootstrap(platform string) bootstrap {
 	p := c.Program
 	b := bootstrap{
 		Version: version, Program: p.Name, Release: p.Version, Binary: p.Binary(platform), Says: p.Says, Prefix: c.Prefix, Platform: platform,
-		Commands: [][]string{append([]string{"pnpm"}, p.Install...), npmInstall()}, Layout: c.Layout,
+		Commands: [][]string{append([]string{"pnpm"}, p.Install...), NPMInstallsPNPM()}, Layout: c.Layout,
 	}
 	for _, f := range p.Files {
 		b.Files = append(b.Files, recordedFile{Path: f.Path, Mode: uint32(f.Mode), Sum: sha256hex.Of(f.Data)})
@@ -119,6 +124,9 @@ func (c Cache) bootstrap(platform string) bootstrap {
 
 // Fingerprint is the digest of a recipe: "sha256:…".
 func (r Recipe) Fingerprint() string { return digest(r) }
+
+// BootstrapFingerprint is the digest of the part of a recipe that does not depend on the base image and the user.
+func (r Recipe) BootstrapFingerprint() string { return r.bootstrap.fingerprint() }
 
 func (b bootstrap) fingerprint() string { return digest(b) }
 

@@ -114,35 +114,35 @@ func (s *Service) path(option, root string) string {
 }
 
 // scriptImage prepares the image that a script asks for.
-func (s *Service) scriptImage(ctx context.Context, root string, args json.RawMessage, known ...string) (ImageResult, error) {
+func (s *Service) scriptImage(ctx context.Context, root string, args json.RawMessage, known ...string) (preparedImage, error) {
 	fields, err := options.Fields("", args, known...)
 	if err != nil {
-		return ImageResult{}, err
+		return preparedImage{}, err
 	}
 	base, manifest, directory := "", "", ""
 	if raw := fields["image"]; !options.Absent(raw) {
 		if base, err = targets.Image("image", raw); err != nil {
-			return ImageResult{}, err
+			return preparedImage{}, err
 		}
 	}
 	var how Installation
 	if how.Resources, err = targets.ParseResources("resources", fields["resources"]); err != nil {
-		return ImageResult{}, err
+		return preparedImage{}, err
 	}
 	if raw := fields["manifestPath"]; !options.Absent(raw) {
 		if manifest, err = options.Location("manifestPath", raw, "a file"); err != nil {
-			return ImageResult{}, err
+			return preparedImage{}, err
 		}
 		manifest = s.path(manifest, root)
 	}
 	if raw := fields["cacheDirectory"]; !options.Absent(raw) {
 		if directory, err = options.Location("cacheDirectory", raw, "a directory"); err != nil {
-			return ImageResult{}, err
+			return preparedImage{}, err
 		}
 	}
 	cache, err := s.cache(callsKind, directory, root)
 	if err != nil {
-		return ImageResult{}, err
+		return preparedImage{}, err
 	}
 	return s.image(ctx, cache, base, manifest, how)
 }

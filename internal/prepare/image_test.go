@@ -132,13 +132,13 @@ func (w *dockerWorld) driver() *claims.Driver {
 	return claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,
 		Resources: func(kind claims.Kind, provider string) (resource.Manager, bool) {
-			return imagecache.Containers{Engines: engines, Now: time.Now}, kind == claims.KindPreparation && provider == ContainerProvider
+			return Containers{Engines: engines, Now: time.Now}, kind == claims.KindPreparation && provider == ContainerProvider
 		},
 	})
 }
 
-func (w *dockerWorld) options() ImageOptions {
-	return ImageOptions{
+func (w *dockerWorld) options() imageOptions {
+	return imageOptions{
 		Cache: w.cache(), Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, w.endpoint) }, Claims: w.driver(),
 		Binary: func(context.Context, string) (string, error) { return w.binary, nil }, Now: time.Now, Command: "test", Wait: 8 * time.Minute, Image: testBase,
 		Say: func(format string, args ...any) {
@@ -150,10 +150,10 @@ func (w *dockerWorld) options() ImageOptions {
 }
 
 // prepare prepares, and gives what was told meanwhile.
-func (w *dockerWorld) prepare(o ImageOptions) (ImageResult, string) {
+func (w *dockerWorld) prepare(o imageOptions) (preparedImage, string) {
 	w.t.Helper()
 	w.said.Reset()
-	r, err := Image(w.ctx(), o)
+	r, err := prepareImage(w.ctx(), o)
 	if err != nil {
 		w.t.Fatalf("%v\n%s\n%s", err, w.said.String(), w.logs())
 	}
@@ -429,11 +429,11 @@ func TestDockerWithoutItsBase(t *testing.T) {
 func TestDocker64AtOnce(t *testing.T) {
 	w := newDockerWorld(t)
 	var wg sync.WaitGroup
-	results := make([]ImageResult, 64)
+	results := make([]preparedImage, 64)
 	for i := range results {
 		wg.Go(func() {
 			var err error
-			if results[i], err = Image(w.ctx(), w.options()); err != nil {
+			if results[i], err = prepareImage(w.ctx(), w.options()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -477,7 +477,7 @@ func TestDockerNamesWhatABaseLacks(t *testing.T) {
 		t.Run(ref, func(t *testing.T) {
 			o := w.options()
 			o.Image = ref
-			_, err := Image(w.ctx(), o)
+			_, err := prepareImage(w.ctx(), o)
 			if !failure.Is(err, c.kind) || failure.As(err).Hint == "" && c.says[0] != "ONBUILD" && !strings.Contains(c.says[0], "volume") {
 				t.Errorf("%v", err)
 			}
@@ -506,7 +506,7 @@ func TestDockerWhatFailsIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w.program = tiny("1.0.0")
 			c.change(&w.program)
-			_, err := Image(w.ctx(), w.options())
+			_, err := prepareImage(w.ctx(), w.options())
 			if err == nil || !strings.Contains(err.Error(), c.says) || failure.KindOf(err) != failure.NotReady {
 				t.Fatalf("%v", err)
 			}
@@ -534,7 +534,7 @@ func TestDockerNoCredential(t *testing.T) {
 	const canary = "canary-5ecre7"
 	t.Setenv("OPENAI_API_KEY", canary+"-environment")
 	o := w.options()
-	o.Settings = imagecache.Settings{
+	o.Settings = installSettings{
 		CA:    []byte("# " + canary + "-ca\n"),
 		NPMRC: []byte("//registry.example/:_authToken=" + canary + "-token\n//registry.example/:_password=\"" + canary + "-password\"\n"),
 		Env:   map[string]string{"https_proxy": "http://user:" + canary + "-proxy@127.0.0.1:9/", "npm_config_registry": "http://127.0.0.1:9/" + canary + "-registry/"},
@@ -625,7 +625,7 @@ func TestImagesPrune(t *testing.T) {
 	w := newDockerWorld(t)
 	other := newDockerWorld(t) // another home on the same engine: the same recipes, another cache
 	otherMade, _ := other.prepare(other.options())
-	var made []ImageResult
+	var made []preparedImage
 	manifest := filepath.Join(t.TempDir(), "kept.json")
 	for n := range 5 {
 		o := w.options()
@@ -721,14 +721,14 @@ func TestImagesPrune(t *testing.T) {
 }
 
 // fromRegistry are the settings that this machine needs to reach a registry.
-func fromRegistry(t *testing.T) imagecache.Settings {
+func fromRegistry(t *testing.T) installSettings {
 	t.Helper()
 	vars := map[string]string{}
 	for _, kv := range os.Environ() {
 		k, v, _ := strings.Cut(kv, "=")
 		vars[k] = v
 	}
-	s, err := InstallationSettings{}.Read(vars)
+	s, err := InstallationSettings{}.read(vars)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -829,7 +829,7 @@ func TestDockerFaults(t *testing.T) {
 					fault = engine.Before(func() { p.Pretend("another") })
 				}
 				p.On(op, nth, fault)
-				if _, err := Image(w.ctx(), o); err != nil && failure.KindOf(err) == failure.Internal {
+				if _, err := prepareImage(w.ctx(), o); err != nil && failure.KindOf(err) == failure.Internal {
 					t.Error(err)
 				}
 				p.Return()
@@ -855,7 +855,7 @@ func TestDockerWhoseEngineMoved(t *testing.T) {
 	o.Image = w.quickBase()
 	o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
 	p.On(engine.Start, 1, engine.VanishAfter())
-	if r, err := Image(w.ctx(), o); err == nil {
+	if r, err := prepareImage(w.ctx(), o); err == nil {
 		t.Fatalf("%+v", r)
 	}
 	left, err := w.driver().List(w.ctx(), claims.Filter{Outstanding: true})
@@ -879,7 +879,7 @@ func TestDockerWhoseEngineHasOtherFiles(t *testing.T) {
 	o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
 	ctx, cancel := context.WithTimeout(w.ctx(), 15*time.Second) // of two minutes that the file would have to appear
 	defer cancel()
-	if _, err := Image(ctx, o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "does not see the files of this host") || failure.As(err).Hint == "" {
+	if _, err := prepareImage(ctx, o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "does not see the files of this host") || failure.As(err).Hint == "" {
 		t.Errorf("%v", err)
 	}
 	w.settled()

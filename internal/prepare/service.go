@@ -44,7 +44,7 @@ type Service struct {
 // Opened is a $LAUFWERK_HOME that is there.
 type Opened struct {
 	Home     *store.Home
-	Claims   *claims.Driver // knows imagecache.Containers for claims.KindPreparation and ContainerProvider
+	Claims   *claims.Driver // knows Containers for claims.KindPreparation and ContainerProvider
 	Provider func(kind string) (providers.Provider, bool)
 	// Binary is the path of our own program for a platform ("linux/amd64").
 	Binary func(ctx context.Context, platform string) (string, error)

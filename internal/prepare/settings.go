@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
@@ -19,10 +18,10 @@ type InstallationSettings struct {
 // settingsLimit is how large a file for an installation may be, in bytes.
 const settingsLimit = 4 << 20
 
-// Read makes the settings of an installation from files and this process's environment: proxies, and what npm is told by
+// read makes the settings of an installation from files and this process's environment: proxies, and what npm is told by
 // variables, logins left out. Paths are absolute. Failures: InputInvalid for a named file.
-func (s InstallationSettings) Read(vars map[string]string) (imagecache.Settings, error) {
-	out := imagecache.Settings{Env: map[string]string{}}
+func (s InstallationSettings) read(vars map[string]string) (installSettings, error) {
+	out := installSettings{Env: map[string]string{}}
 	for k, v := range vars {
 		switch name := strings.ToLower(k); {
 		case v == "":

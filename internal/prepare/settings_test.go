@@ -52,7 +52,7 @@ func TestInstallationSettings(t *testing.T) {
 			"http_proxy": proxy, "https_proxy": proxy, "HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "npm_config_proxy": proxy, "npm_config_https_proxy": proxy,
 		}), "ca", ""},
 	} {
-		got, err := c.given.Read(c.vars)
+		got, err := c.given.read(c.vars)
 		if err != nil || !maps.Equal(got.Env, c.env) || string(got.CA) != c.ca || string(got.NPMRC) != c.npmrc {
 			t.Errorf("%s: %q, CA %q, npmrc %q, %v", name, got.Env, got.CA, got.NPMRC, err)
 		}
@@ -66,7 +66,7 @@ func TestInstallationSettings(t *testing.T) {
 		"named by the host": {InstallationSettings{}, map[string]string{"NODE_EXTRA_CA_CERTS": filepath.Join(dir, "none")}},
 		"too large":         {InstallationSettings{CA: file("large", string(make([]byte, settingsLimit+1)))}, nil},
 	} {
-		if _, err := c.given.Read(c.vars); !failure.Is(err, failure.InputInvalid) || len(failure.As(err).Paths) != 1 {
+		if _, err := c.given.read(c.vars); !failure.Is(err, failure.InputInvalid) || len(failure.As(err).Paths) != 1 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -155,16 +155,16 @@ func (s *Service) targetImage(ctx context.Context, root string, t targets.Defini
 }
 
 // image prepares one image. manifest is where its receipt is written, "" for the standard image.
-func (s *Service) image(ctx context.Context, cache imagecache.Cache, base, manifest string, how Installation) (ImageResult, error) {
+func (s *Service) image(ctx context.Context, cache imagecache.Cache, base, manifest string, how Installation) (preparedImage, error) {
 	opened, err := s.Open(ctx, true)
 	if err != nil {
-		return ImageResult{}, err
+		return preparedImage{}, err
 	}
-	settings, err := how.Settings.Read(s.Vars)
+	settings, err := how.Settings.read(s.Vars)
 	if err != nil {
-		return ImageResult{}, err
+		return preparedImage{}, err
 	}
-	return Image(ctx, ImageOptions{
+	return prepareImage(ctx, imageOptions{
 		Cache: cache, Engine: s.Engine, Claims: opened.Claims, Binary: opened.Binary, Now: s.Now, Command: s.Command, Wait: DefaultWait, Say: s.Say,
 		Image: base, Manifest: manifest, Settings: settings, Network: how.Network, Resources: how.Resources,
 	})

@@ -1,8 +1,9 @@
-package imagecache
+package prepare
 
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -12,8 +13,32 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
+	"github.com/laufwerk/laufwerk/internal/providers/docker"
+	"github.com/laufwerk/laufwerk/internal/providers/openshell"
 	"github.com/laufwerk/laufwerk/internal/redact"
 )
+
+const baseID = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+func dockerCache(dir string) imagecache.Cache { return docker.Images().Cache(dir, imagecache.Codex()) }
+
+func openshellCache(dir string) imagecache.Cache {
+	return openshell.Images().Cache(dir, imagecache.Codex())
+}
+
+// labelled gives an image labels, as an engine's answer has them.
+func labelled(t *testing.T, i image.InspectResponse, labels map[string]string) image.InspectResponse {
+	t.Helper()
+	config, err := json.Marshal(map[string]any{"Config": map[string]any{"Labels": labels}})
+	if err == nil {
+		err = json.Unmarshal(config, &i)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
 
 func archive(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 	t.Helper()
@@ -48,7 +73,7 @@ func TestPack(t *testing.T) {
 		tar.Header{Name: "codex/hard", Typeflag: tar.TypeLink, Linkname: "codex/tool"},
 	)
 	var out bytes.Buffer
-	if err := dockerCache("/x").bootstrap("linux/amd64").pack(&out, []byte("FROM x\n"), nil, in); err != nil {
+	if err := pack(dockerCache("/x").Recipe(baseID, "linux/amd64"), &out, []byte("FROM x\n"), nil, in); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -81,13 +106,13 @@ func TestPack(t *testing.T) {
 		"absolute":       {Name: "/etc/x", Typeflag: tar.TypeDir},
 		"a link outside": {Name: "codex/x", Typeflag: tar.TypeLink, Linkname: "../x"},
 	} {
-		if err := dockerCache("/x").bootstrap("linux/amd64").pack(io.Discard, nil, nil, archive(t, h)); err == nil {
+		if err := pack(dockerCache("/x").Recipe(baseID, "linux/amd64"), io.Discard, nil, nil, archive(t, h)); err == nil {
 			t.Errorf("%s is packed", name)
 		}
 	}
 	cut := archive(t, tar.Header{Name: "codex/tool", Typeflag: tar.TypeReg, Mode: 0o755})
 	cut.Truncate(520)
-	if err := dockerCache("/x").bootstrap("linux/amd64").pack(io.Discard, nil, nil, cut); err == nil {
+	if err := pack(dockerCache("/x").Recipe(baseID, "linux/amd64"), io.Discard, nil, nil, cut); err == nil {
 		t.Error("a cut archive is packed")
 	}
 }
@@ -96,7 +121,7 @@ func TestPack(t *testing.T) {
 func TestPackFromTheRoot(t *testing.T) {
 	in := archive(t, tar.Header{Name: "codex/", Typeflag: tar.TypeDir, Mode: 0o700, Uid: 1000}, tar.Header{Name: "codex/tool", Typeflag: tar.TypeReg, Mode: 0o755, Uid: 1000})
 	var out bytes.Buffer
-	if err := openshellCache("/x").bootstrap("linux/amd64").pack(&out, nil, []string{"/sandbox/home", "/lib64"}, in); err != nil {
+	if err := pack(openshellCache("/x").Recipe(baseID, "linux/amd64"), &out, nil, []string{"/sandbox/home", "/lib64"}, in); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -116,10 +141,10 @@ func TestPackFromTheRoot(t *testing.T) {
 func TestVolumesDoNotSuitOpenShell(t *testing.T) {
 	base := labelled(t, image.InspectResponse{ID: baseID, Os: "linux", Architecture: "amd64"}, nil)
 	base.Config.Volumes = map[string]struct{}{"/data": {}}
-	if err := openshellCache("/x").Suits(base, "amd64"); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "/data") {
+	if err := checkBase(openshellCache("/x"), base, "amd64"); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "/data") {
 		t.Error(err)
 	}
-	if err := dockerCache("/x").Suits(base, "amd64"); err != nil {
+	if err := checkBase(dockerCache("/x"), base, "amd64"); err != nil {
 		t.Error(err)
 	}
 }
@@ -128,28 +153,28 @@ func TestDockerfile(t *testing.T) {
 	c := dockerCache("/x")
 	base := labelled(t, image.InspectResponse{ID: baseID}, map[string]string{"dev.laufwerk.owner": "x", "dev.laufwerk.recipe": "old", "maintainer": "y"})
 	rec := c.Recipe(baseID, "linux/amd64")
-	b, err := dockerfile(rec, base, Building{Build: "b1"})
+	b, err := dockerfile(rec, base, "b1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "FROM " + baseID + "\nLABEL dev.laufwerk.bootstrap=\"" + rec.bootstrap.fingerprint() + "\"\nLABEL dev.laufwerk.build=\"b1\"\nLABEL dev.laufwerk.owner=\"\"\nLABEL dev.laufwerk.recipe=\"" +
+	want := "FROM " + baseID + "\nLABEL dev.laufwerk.bootstrap=\"" + rec.BootstrapFingerprint() + "\"\nLABEL dev.laufwerk.build=\"b1\"\nLABEL dev.laufwerk.owner=\"\"\nLABEL dev.laufwerk.recipe=\"" +
 		rec.Fingerprint() + "\"\nCOPY [\"tree/\", \"" + dockerCache("").Prefix + "/\"]\n"
 	if string(b) != want {
 		t.Errorf("%s\n%s", b, want)
 	}
 	for _, line := range []string{"COPY [\"tree/\", \"/\"]\n", "WORKDIR /sandbox\n"} {
-		if b, err := dockerfile(openshellCache("/x").Recipe(baseID, "linux/amd64"), base, Building{}); err != nil || !strings.Contains(string(b), line) {
+		if b, err := dockerfile(openshellCache("/x").Recipe(baseID, "linux/amd64"), base, ""); err != nil || !strings.Contains(string(b), line) {
 			t.Errorf("%v\n%s\nlacks %s", err, b, line)
 		}
 	}
 	base.Config.Labels["dev.laufwerk.x\nRUN rm"] = ""
-	if _, err := dockerfile(rec, base, Building{}); err == nil {
+	if _, err := dockerfile(rec, base, ""); err == nil {
 		t.Error("a label with a line break is an instruction")
 	}
 }
 
 func TestSecretsOfSettings(t *testing.T) {
-	s := Settings{
+	s := installSettings{
 		NPMRC: []byte("registry=https://user:secret-in-url@registry.example/\n//registry.example/:_authToken=secret-token\n; comment\n_auth = \"secret-auth\"\nemail=me@example.org\n"),
 		Env:   map[string]string{"https_proxy": "http://u:secret-proxy@proxy:1/"},
 	}
@@ -163,7 +188,7 @@ func TestOutputOfAnInstallation(t *testing.T) {
 	s := redact.NewSecrets()
 	s.Add("secret-token")
 	var log, said strings.Builder
-	o := &output{log: &log, stream: s.Stream(), say: func(f string, a ...any) { said.WriteString(strings.ReplaceAll(f, "%s", a[0].(string))) }}
+	o := &installOutput{log: &log, stream: s.Stream(), say: func(f string, a ...any) { said.WriteString(strings.ReplaceAll(f, "%s", a[0].(string))) }}
 	for _, p := range []string{"Progress: resol", "ved 1\nmore secr", "et-token\n", strings.Repeat("x", 10_000), "\nlast"} {
 		if n, err := o.Write([]byte(p)); n != len(p) || err != nil {
 			t.Errorf("%d, %v", n, err)

@@ -1,7 +1,10 @@
-package imagecache
+package prepare
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -15,12 +18,15 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 
+	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/resource"
+	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -35,18 +41,21 @@ const (
 // root is who installs. It has no capabilities.
 const root = "0:0"
 
-// Purpose is what a container is for.
-type Purpose string
+// purpose is what a container is for.
+type purpose string
 
 // The purposes.
 const (
-	Install Purpose = "install" // the program is installed in it
-	Prove   Purpose = "prove"   // a new image is tried in it, as a session would use it
+	toInstall purpose = "install" // the program is installed in it
+	toProve   purpose = "prove"   // a new image is tried in it, as a session would use it
 )
 
-// Spec is what an intent says of such a container.
-type Spec struct {
-	Purpose   Purpose           `json:"purpose"`
+// ContainerProvider is the provider of the claims of preparations' containers, for images of every kind.
+const ContainerProvider = "docker"
+
+// containerSpec is what an intent says of such a container.
+type containerSpec struct {
+	Purpose   purpose           `json:"purpose"`
 	Engine    string            `json:"engine"` // its endpoint: "unix:///…"
 	Image     string            `json:"image"`  // id
 	User      string            `json:"user"`   // uid:gid of the first process
@@ -67,8 +76,8 @@ type Containers struct {
 
 var _ resource.Manager = Containers{}
 
-func (c Containers) of(in resource.Intent) (Spec, owned.Container, error) {
-	var s Spec
+func (c Containers) of(in resource.Intent) (containerSpec, owned.Container, error) {
+	var s containerSpec
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
 		return s, owned.Container{}, failure.Wrap(err, failure.Internal, "read the intent of a preparation")
 	}
@@ -171,7 +180,7 @@ func (c Containers) engine(ctx context.Context, in resource.Intent) (*dockerengi
 	return one.Engine(ctx)
 }
 
-func (s Spec) clear(ctx context.Context) error {
+func (s containerSpec) clear(ctx context.Context) error {
 	if s.Stage == "" {
 		return nil
 	}
@@ -191,12 +200,12 @@ func (s Spec) clear(ctx context.Context) error {
 }
 
 // want is the container.
-func (s Spec) want() owned.Want {
+func (s containerSpec) want() owned.Want {
 	host := owned.Hardened(s.Resources)
 	host.NetworkMode, host.UsernsMode = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS)
 	host.Mounts = []mount.Mount{owned.Bind(s.Binary, inside.Binary, true)}
 	ready := "/tmp/" + readyFile
-	if s.Purpose == Prove {
+	if s.Purpose == toProve {
 		host.ReadonlyRootfs = true
 		host.Tmpfs["/tmp"] = "rw,nosuid,nodev,mode=1777"
 	} else {
@@ -215,22 +224,98 @@ func (s Spec) want() owned.Want {
 	}}
 }
 
-// Plan says as whom the container of a purpose runs, and what it must know of its image.
-func (c Cache) Plan(p Purpose, e *dockerengine.Engine, i image.InspectResponse) Spec {
-	w := owned.WorkerOn(e.Facts(), c.User, c.Group)
-	s := Spec{Purpose: p, Engine: e.Endpoint().Host, Image: i.ID, User: w.User, UserNS: w.UserNS, Network: "none", Volumes: owned.Volumes(i)}
-	if w.Nobody && p == Install {
-		s.User = root
+// inContainer makes and starts a container of an image, uses it, and ends it. It is a claim of no run: whatever ends this
+// process, the next preparation or cleanup --all knows of it.
+func (p *preparation) inContainer(ctx context.Context, why purpose, from image.InspectResponse, use func(ctx context.Context, container string) error) error {
+	random := make([]byte, 16)
+	_, _ = rand.Read(random) // never fails
+	nonce := hex.EncodeToString(random)
+	operation := "prepare/" + string(why) + "/" + nonce
+	id := claims.ID("", operation)
+	spec, err := p.containerSpec(ctx, why, from, nonce, id)
+	if err != nil {
+		return err
 	}
-	return s
+	rawSpec, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	rawExtra, err := json.Marshal(claimExtra{Lock: p.Cache.LockFile(p.fingerprint)})
+	if err != nil {
+		return err
+	}
+	c, err := p.Claims.Allocate(ctx, claims.Request{
+		ID: id, Kind: claims.KindPreparation, Provider: ContainerProvider, Operation: operation, Image: from.ID,
+		Intent: resource.Intent{Name: owned.Name(id), Endpoint: p.engine.Facts().Identity(), Spec: rawSpec}, Extra: rawExtra,
+	})
+	if err != nil { // whatever may have come of it is not needed any more
+		if _, rerr := p.Claims.Release(context.WithoutCancel(ctx), id); !failure.Is(rerr, failure.NotFound) {
+			err = errors.Join(err, rerr)
+		}
+		return err
+	}
+	crash.Point("prepare/before-use")
+	err = spec.start(ctx, p.engine, c.Intent.Resource)
+	if err == nil {
+		err = use(ctx, c.Intent.Resource)
+	}
+	crash.Point("prepare/after-use")
+	if _, rerr := p.Claims.Release(context.WithoutCancel(ctx), id); rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	return err
+}
+
+// containerSpec says as whom the container of a claim runs, and what it must know of its image.
+func (p *preparation) containerSpec(ctx context.Context, why purpose, from image.InspectResponse, nonce, claim string) (containerSpec, error) {
+	worker := owned.WorkerOn(p.engine.Facts(), p.Cache.User, p.Cache.Group)
+	s := containerSpec{
+		Purpose: why, Engine: p.engine.Endpoint().Host, Image: from.ID, User: worker.User, UserNS: worker.UserNS, Network: "none",
+		Volumes: owned.Volumes(from), Nonce: nonce,
+	}
+	if why == toInstall {
+		s.Stage, s.Resources, s.Network = filepath.Join(p.Cache.Dir, "stage", claim), p.Resources, cmp.Or(p.Network, "bridge")
+		if worker.Nobody {
+			s.User = root
+		}
+	}
+	var err error
+	s.Binary, err = p.Binary(ctx, p.recipe.Platform)
+	return s, err
+}
+
+// claimExtra is what a claim remembers for sweepers: whose lock says that its preparation lives.
+type claimExtra struct {
+	Lock string `json:"lock"`
+}
+
+// sweepContainers ends the containers of preparations that were killed. One that cannot be ended now stays for cleanup: it is in
+// nobody's way.
+func (p *preparation) sweepContainers(ctx context.Context) error {
+	list, err := p.Claims.List(ctx, claims.Filter{NoRun: true, Kind: claims.KindPreparation, Outstanding: true})
+	if err != nil {
+		return err
+	}
+	own := p.Cache.LockFile(p.fingerprint)
+	for _, c := range list {
+		var x claimExtra
+		_ = json.Unmarshal(c.Extra, &x)
+		if _, held, err := lock.Query(x.Lock); x.Lock != own && (held || err != nil) {
+			continue // its preparation lives
+		}
+		if _, err := p.Claims.Release(ctx, c.ID); err != nil {
+			p.Say("an earlier preparation left something: %v\n%s\n", err, c.CleanupHint())
+		}
+	}
+	return ctx.Err()
 }
 
 // startTime bounds the start of a container's first process.
 const startTime = 2 * time.Minute
 
-// Start starts a container and waits until its first process runs. Where it has a directory, that proves that the engine sees
+// start starts a container and waits until its first process runs. Where it has a directory, that proves that the engine sees
 // the files of this host: mounted is then what is meant, and not another host's directory of the same name.
-func Start(ctx context.Context, e *dockerengine.Engine, id string, s Spec) error {
+func (s containerSpec) start(ctx context.Context, e *dockerengine.Engine, id string) error {
 	done, err := e.Start(ctx, id)
 	if done == resource.NotDone {
 		return failure.Wrap(err, failure.NotReady, "start the container of the preparation")
@@ -275,7 +360,7 @@ func Start(ctx context.Context, e *dockerengine.Engine, id string, s Spec) error
 }
 
 // runs says whether the container runs, and fails where it will not.
-func (s Spec) runs(ctx context.Context, e *dockerengine.Engine, id string) (bool, error) {
+func (s containerSpec) runs(ctx context.Context, e *dockerengine.Engine, id string) (bool, error) {
 	got, presence, err := e.Inspect(ctx, id)
 	switch {
 	case presence == resource.Absent:
