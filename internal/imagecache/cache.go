@@ -62,8 +62,12 @@ func (c Cache) Make() error {
 	return nil
 }
 
-// Lock waits until nobody else prepares a recipe's image, at most wait. The failure is LockHeld, with the holder.
+// Lock makes the directories and waits until nobody else prepares a recipe's image, at most wait. The failure is LockHeld, with
+// the holder.
 func (c Cache) Lock(ctx context.Context, fingerprint, command string, wait time.Duration, say func(format string, args ...any)) (*lock.Lock, error) {
+	if err := c.Make(); err != nil {
+		return nil, err
+	}
 	path := c.LockFile(fingerprint)
 	l, err := lock.Acquire(ctx, path, lock.Exclusive, 0, command)
 	if failure.Is(err, failure.LockHeld) {

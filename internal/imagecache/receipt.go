@@ -110,11 +110,12 @@ func (c Cache) Load(path, expectedBase string) (Receipt, error) {
 var imageIDPattern = lazyregexp.Regexp{Pattern: `^sha256:[0-9a-f]{64}$`}
 
 // Record remembers an image that is whole and proved.
-func (c Cache) Record(r Receipt) error {
+func (c Cache) Record(image string, rec Recipe, base Base, engine string, now time.Time) (Receipt, error) {
+	r := c.NewReceipt(image, rec, base, engine, now)
 	crash.Point("imagecache/before-record")
 	err := files.WriteJSON(c.madeFile(r.Recipe), r)
 	crash.Point("imagecache/after-record")
-	return failure.Wrap(err, failure.HomeInvalid, "remember the prepared image")
+	return r, failure.Wrap(err, failure.HomeInvalid, "remember the prepared image")
 }
 
 // NewReceipt is the receipt of an image.
@@ -141,9 +142,12 @@ func (c Cache) published(r Receipt, path string) bool {
 	return path == c.StandardFile() || files.ReadJSON(c.noteFile(path), &note) == nil && note.Path == path
 }
 
-// Publish writes a receipt to a path, unless it is there: the standard one, or one outside of the cache. From then on the image
-// is kept.
+// Publish writes the receipt of a finished build to a path, unless it is there: the standard one, or one outside of the cache.
+// From then on the image is kept.
 func (c Cache) Publish(r Receipt, path string) error {
+	if err := c.ForgetBuild(r.Recipe); err != nil {
+		return err
+	}
 	if c.published(r, path) {
 		return nil
 	}

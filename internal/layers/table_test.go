@@ -58,7 +58,7 @@ var table = []layer{
 			{"inside", "our binary inside a sandbox, and its host half"},
 			{"inside/carried", "the build of our binary for a container's platform"},
 		}, {
-			{"imagecache", "makes and keeps prepared images"},
+			{"imagecache", "keeps and finds prepared images: recipes, receipts, names"},
 		},
 	}},
 	{"Adapters: agent programs and providers", [][]entry{
@@ -99,7 +99,7 @@ var table = []layer{
 	}},
 	{"Use cases", [][]entry{
 		{
-			{"prepare", "prepares agent programs, on the host and in images"},
+			{"prepare", "prepares what targets need: images, and agent programs on this host"},
 			{"provision", "gives an OpenShell gateway what its sandboxes need"},
 			{"runs", "the life of runs: start, resume, answer, cancel, list, show, prune"},
 			{"scaffold", "makes the laufwerk directory of a project"},

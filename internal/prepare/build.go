@@ -64,11 +64,7 @@ func (p *preparation) buildImage(ctx context.Context) (imagecache.Receipt, error
 	if err != nil {
 		return imagecache.Receipt{}, err
 	}
-	r := p.Cache.NewReceipt(id, p.recipe, imagecache.Base{Name: p.Image, ID: p.base.ID}, p.engine.Facts().Identity(), p.Now())
-	if err := p.Cache.Record(r); err != nil {
-		return imagecache.Receipt{}, err
-	}
-	return r, nil
+	return p.Cache.Record(id, p.recipe, imagecache.Base{Name: p.Image, ID: p.base.ID}, p.engine.Facts().Identity(), p.Now())
 }
 
 // leftImage is the whole image that an earlier build of the recipe left without a receipt, "" if there is none. What it left half

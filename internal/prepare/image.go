@@ -88,9 +88,6 @@ func (p *preparation) make(ctx context.Context) (r imagecache.Receipt, reused bo
 	}
 	p.recipe = p.Cache.Recipe(p.base.ID, imagecache.Platform(p.base))
 	p.fingerprint = p.recipe.Fingerprint()
-	if err := p.Cache.Make(); err != nil {
-		return r, false, err
-	}
 	l, err := p.Cache.Lock(ctx, p.fingerprint, p.Command, p.Wait, p.Say)
 	if err != nil {
 		return r, false, err
@@ -101,14 +98,11 @@ func (p *preparation) make(ctx context.Context) (r imagecache.Receipt, reused bo
 	if failure.Is(err, failure.NotReady) {
 		r, err = p.buildImage(ctx)
 	}
+	if err != nil {
+		return r, false, err
+	}
 	r.Base.Name = p.Image // one image can have several names
-	if err == nil {
-		err = p.Cache.ForgetBuild(p.fingerprint)
-	}
-	if err == nil {
-		err = p.Cache.Publish(r, p.Manifest)
-	}
-	return r, reused, err
+	return r, reused, p.Cache.Publish(r, p.Manifest)
 }
 
 func (p *preparation) inspectBase(ctx context.Context) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
 // leastPNPM is the oldest major version that reads the lockfile.
@@ -142,7 +143,9 @@ func (in installer) findTools(ctx context.Context) (pnpm []string, err error) {
 	}
 	if tool, ok := p.Tools["pnpm"]; ok && major(tool.Version) >= leastPNPM {
 		pnpm = []string{tool.Path}
-	} else if !in.has(ctx, "npm", "--version") {
+	} else if has, err := in.hasNPM(ctx); err != nil {
+		return nil, err
+	} else if !has {
 		lacks = append(lacks, "pnpm (npm would do)")
 	}
 	if len(lacks) > 0 {
@@ -172,9 +175,13 @@ func major(version string) int {
 	return n
 }
 
-func (in installer) has(ctx context.Context, argv ...string) bool {
-	code, _, err := in.engine.Exec(ctx, in.container, dockerengine.Command{Argv: argv, User: root, Dir: "/"}, io.Discard, io.Discard)
-	return err == nil && code == 0
+func (in installer) hasNPM(ctx context.Context) (bool, error) {
+	c := dockerengine.Command{Argv: []string{"npm", "--version"}, User: root, Dir: "/"}
+	code, done, err := in.engine.Exec(ctx, in.container, c, io.Discard, io.Discard)
+	if err != nil && done != resource.NotDone { // an engine that does not start it says so: it is not there
+		return false, failure.Wrap(err, failure.Failed, "look what the image %s has", in.Image)
+	}
+	return err == nil && code == 0, nil
 }
 
 // put writes a file through a command's stdin.
