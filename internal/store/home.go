@@ -114,6 +114,7 @@ func homeError(path string, err error) error {
 	case files.NoSpace(err):
 		e.Message = "the file system of " + path + " is full; free some space there, and repeat the command"
 		e.Hint = "df -h " + failure.Quote(filepath.Dir(path))
+	case files.MachineFailed(err): // another home would not help
 	default:
 		e.Hint = "export LAUFWERK_HOME=/path/to/a/private/directory"
 		if info, look := files.Lstat(path); look == nil && files.NotWritable(err) {

@@ -14,13 +14,13 @@ import (
 )
 
 // suspends says that it is the machine, not the operation, that failed: the target is not ready, the store cannot be had, the
-// disk is full. The run waits for it to be mended, and the workflow never sees it.
+// disk is full or fails. The run waits for it to be mended, and the workflow never sees it.
 func suspends(err error) bool {
 	switch failure.KindOf(err) {
 	case failure.NotReady, failure.LockHeld, failure.HomeInvalid, failure.StoreInvalid, failure.StoreNewer, failure.JournalInvalid:
 		return true
 	}
-	return files.NoSpace(err)
+	return files.MachineFailed(err)
 }
 
 // record makes a completion durable. The answers that it took from the inbox are removed after that.

@@ -48,7 +48,7 @@ func Peek(ctx context.Context, dir string, now func() time.Time, fn func(Freeze)
 
 // MarkWritten records that the content with this digest was written back from the workspace in dir.
 func MarkWritten(dir, digest string) error {
-	return failure.Wrap(files.Write(filepath.Join(dir, writtenFile), []byte(digest+"\n")), failure.Failed, "record what was written back")
+	return failure.Wrap(files.Write(filepath.Join(dir, writtenFile), []byte(digest+"\n")), failure.HomeInvalid, "record what was written back")
 }
 
 // Unwritten says what the workspace in dir holds that was never written back, "" if nothing. A direct workspace, one that was

@@ -182,7 +182,7 @@ func (p *Plan) to(s State) error {
 	p.doc.State = s
 	if err := files.WriteJSON(filepath.Join(p.dir, planFile), &p.doc); err != nil {
 		p.doc.State = was
-		return failure.Wrap(err, failure.Failed, "cannot record that the write-back is %s", s)
+		return failure.Wrap(err, failure.HomeInvalid, "cannot record that the write-back is %s", s)
 	}
 	p.point("after-" + string(s))
 	return nil

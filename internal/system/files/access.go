@@ -54,6 +54,20 @@ func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// DiskFailed says whether err tells of a disk that could not be read or written.
+func DiskFailed(err error) bool { return errors.Is(err, syscall.EIO) }
+
+// MachineFailed says whether err tells of the machine, and not of what was asked of it: a disk that is full or fails, or no more
+// open files, memory, processes or locks.
+func MachineFailed(err error) bool {
+	for _, no := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOLCK} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return NoSpace(err) || DiskFailed(err)
+}
+
 // NotWritable says whether err comes from a read-only file system or a missing permission.
 func NotWritable(err error) bool {
 	return errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)
