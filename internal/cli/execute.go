@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 
@@ -20,8 +23,8 @@ func Execute(ctx context.Context, env *system.Env, commands func(*Deps) Commands
 	d := newDeps(env)
 	d.UI.JSON = wantsJSON(env.Args) // known before the flags are parsed: a mistake in them is reported as JSON too
 	err := executeTree(ctx, d, commands)
-	if f := failure.As(err); files.NoSpace(err) && (f == nil || f.Hint == "") {
-		err = diskFullError(d, err, f)
+	if f := failure.As(err); err != nil && (f == nil || f.Hint == "") {
+		err = systemError(d, err, f)
 	}
 	if err == nil {
 		err = d.UI.Lost() // which may be full too, and is not ours
@@ -53,19 +56,42 @@ func executeTree(ctx context.Context, d *Deps, commands func(*Deps) Commands) (e
 	return t.root.ExecuteContext(ctx)
 }
 
-// diskFullError adds a hint to the error of a file system that had no space left. No half-written file is left by it.
-func diskFullError(d *Deps, err error, f *failure.Error) error {
+// systemError adds a hint to an error of the operating system: a full or failing disk, missing permissions. No half-written file is
+// left by it.
+func systemError(d *Deps, err error, f *failure.Error) error {
+	var at *fs.PathError
+	hint := ""
+	switch {
+	case files.NoSpace(err):
+		hint = "df -h" + quotedHome(d)
+	case files.DiskFailed(err):
+		hint = "dmesg | tail"
+	case files.MachineFailed(err):
+		hint = "ulimit -a"
+	case files.NotWritable(err) && errors.As(err, &at) && filepath.IsAbs(at.Path):
+		hint = "ls -ld " + failure.Quote(at.Path)
+	default:
+		return err
+	}
 	if f == nil {
 		f = &failure.Error{Kind: failure.Failed, Err: err}
 		err = f
 	}
-	f.Hint = "df -h"
-	if s, settingsErr := d.Settings(); settingsErr == nil {
-		if home, homeErr := s.Home(); homeErr == nil {
-			f.Hint += " " + failure.Quote(home)
-		}
-	}
+	f.Hint = hint
 	return err
+}
+
+// quotedHome is the home's path with a space before it, "" where the settings do not tell it.
+func quotedHome(d *Deps) string {
+	s, err := d.Settings()
+	if err != nil {
+		return ""
+	}
+	home, err := s.Home()
+	if err != nil {
+		return ""
+	}
+	return " " + failure.Quote(home)
 }
 
 func panicError(d *Deps, cause any) error {
