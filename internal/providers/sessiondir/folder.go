@@ -148,7 +148,8 @@ func (f *Folder) Make(ctx context.Context, user *User, within ...string) (found 
 		return false, failure.Wrap(err, failure.OutcomeUnknown, "look at %s", f.dir)
 	}
 	if err := f.make(ctx, user, within); err != nil {
-		if presence, _ := f.whose(f.name); presence == resource.Present { // only its durability is not certain
+		// It may be there, and only its durability not be certain; or the half of it.
+		if presence, _ := f.whose(f.name); presence != resource.Absent || f.remove(ctx, making) != nil {
 			return false, failure.Wrap(err, failure.OutcomeUnknown, "make the session's directory")
 		}
 		return false, fmt.Errorf("make the session's directory: %w", err)
