@@ -168,8 +168,11 @@ func LoadManifest(file string) (Manifest, error) {
 		return Manifest{}, failure.Wrap(err, failure.Failed, "load the manifest")
 	}
 	defer f.Close()
-	m, err := readManifest(f)
+	in := &failingReader{r: f}
+	m, err := readManifest(in)
 	switch {
+	case in.err != nil: // nothing is said of the manifest
+		return m, failure.Wrap(in.err, failure.Failed, "load the manifest")
 	case errors.Is(err, errNewer):
 		return m, failure.New(failure.StoreNewer, "%s was written by a newer laufwerk", file).WithHint("update laufwerk, then run the command again")
 	case err != nil:
@@ -177,6 +180,20 @@ func LoadManifest(file string) (Manifest, error) {
 			WithHint("laufwerk cleanup RUN --discard-changes removes the workspace; its files stay readable below %s until then", filepath.Dir(file))
 	}
 	return m, nil
+}
+
+// failingReader keeps the error of a read, which is not the end.
+type failingReader struct {
+	r   io.Reader
+	err error
+}
+
+func (f *failingReader) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if err != nil && err != io.EOF {
+		f.err = err
+	}
+	return n, err
 }
 
 var errNewer = errors.New("newer")

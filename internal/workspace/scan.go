@@ -9,6 +9,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/redact"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
@@ -57,6 +58,9 @@ func OpenTree(path string, want RootID) (*safefs.Root, error) {
 }
 
 func lost(path string, err error) error {
+	if files.MachineFailed(err) {
+		return failure.Wrap(err, failure.NotReady, "open the workspace %s", redact.Line(path))
+	}
 	why := "it cannot be opened"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
