@@ -10,6 +10,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/sha256hex"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/projectfs"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -45,14 +46,22 @@ func Find(dir, explicit, home string) (string, error) {
 		if !projectfs.IsDir(root) {
 			return "", failure.New(failure.ProjectNotFound, "%s is not a directory: --project names a project's", explicit).WithHint("laufwerk --help")
 		}
-		if !projectfs.IsFile(filepath.Join(root, Config)) {
+		found, err := hasConfig(root)
+		if err != nil {
+			return "", err
+		}
+		if !found {
 			return "", failure.New(failure.ProjectNotFound, "%s is not a project: there is no %s in it", explicit, Config).
 				WithHint("cd %s && laufwerk init --execution local", failure.Quote(explicit))
 		}
 		return root, trusted(root, home)
 	}
 	for at := projectfs.Real(dir); ; at = filepath.Dir(at) {
-		if projectfs.IsFile(filepath.Join(at, Config)) {
+		found, err := hasConfig(at)
+		if err != nil {
+			return "", err
+		}
+		if found {
 			return at, trusted(at, home)
 		}
 		if at == filepath.Dir(at) {
@@ -61,6 +70,14 @@ func Find(dir, explicit, home string) (string, error) {
 	}
 	return "", failure.New(failure.ProjectNotFound, "there is no project here: neither %s nor a directory above it has a %s", dir, Config).
 		WithHint("laufwerk init --execution local")
+}
+
+func hasConfig(root string) (bool, error) {
+	info, err := files.Lstat(filepath.Join(root, Config))
+	if files.MachineFailed(err) {
+		return false, failure.Wrap(err, failure.ProjectInvalid, "look for a project in %s", root)
+	}
+	return err == nil && !info.IsDir(), nil
 }
 
 func trusted(root, home string) error {
@@ -87,7 +104,11 @@ func check(root string, paths ...string) error {
 
 // Load evaluates the config of the project at root, as Find returned it.
 func Load(ctx context.Context, runner *script.Runner, root string) (*Project, error) {
-	if !projectfs.IsFile(filepath.Join(root, Config)) {
+	found, err := hasConfig(root)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
 		return nil, failure.New(failure.ProjectNotFound, "%s is not a project any more: there is no %s in it", root, Config).
 			WithPaths(root).WithHint("ls -la %s", failure.Quote(root))
 	}

@@ -32,8 +32,13 @@ func Workflows(root string) ([]string, error) {
 		return nil, failure.Wrap(err, failure.ProjectInvalid, "open the project %s", root)
 	}
 	defer fs.Close()
+	folders, err := fs.Names(workflows)
+	if err != nil {
+		return nil, failure.New(failure.ProjectInvalid, "list the workflows of %s: %v", root, err).
+			WithHint("ls -la %s", failure.Quote(filepath.Join(root, Dir)))
+	}
 	var names []string
-	for _, n := range fs.Names(workflows) {
+	for _, n := range folders {
 		if kind, _, _ := fs.Stat(fileOf(n)); IsName(n) && kind != projectfs.None {
 			names = append(names, n)
 		}

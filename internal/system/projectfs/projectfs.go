@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/laufwerk/laufwerk/internal/system/fault"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
 // Kind is what a path is.
@@ -73,12 +74,17 @@ func (f *FS) Stat(path string) (kind Kind, real, reason string) {
 		return Refused, "", "this user may not read it"
 	case errors.Is(err, syscall.ELOOP):
 		return Refused, "", "its links form a circle"
+	case errors.As(err, new(syscall.Errno)): // the root's own refusal has none
+		return Refused, "", "reading it failed: " + err.Error()
 	default:
 		return Refused, "", f.leaves(rel)
 	}
 	resolved, err := filepath.EvalSymlinks(filepath.Join(f.real, rel))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return None, "", ""
+	}
+	if err != nil {
+		return Refused, "", "reading it failed: " + err.Error()
 	}
 	inside, err := filepath.Rel(f.real, resolved)
 	if err != nil || !filepath.IsLocal(inside) {
@@ -111,11 +117,17 @@ func (f *FS) Read(path string, limit int64) (content []byte, kind Kind, reason s
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, Refused, "this user may not read it"
 		}
+		if files.MachineFailed(err) {
+			return nil, Refused, "reading it failed: " + err.Error()
+		}
 		return nil, Refused, "it changed while it was read"
 	}
 	defer h.Close()
 	st, err := h.Stat()
-	if err != nil || !st.Mode().IsRegular() {
+	if err != nil {
+		return nil, Refused, "reading it failed: " + err.Error()
+	}
+	if !st.Mode().IsRegular() {
 		return nil, Refused, "it changed while it was read"
 	}
 	if st.Size() > limit {
@@ -146,22 +158,22 @@ func (f *FS) open(real string) (*fault.File, error) {
 }
 
 // Names are the entries of a directory inside the root, sorted; none where there is no such directory.
-func (f *FS) Names(path string) []string {
-	kind, real, _ := f.Stat(path)
+func (f *FS) Names(path string) ([]string, error) {
+	kind, real, reason := f.Stat(path)
+	if kind == Refused {
+		return nil, fmt.Errorf("%s: %s", path, reason)
+	}
 	if kind != Dir {
-		return nil
+		return nil, nil
 	}
 	d, err := f.open(real)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return nil
-	}
 	slices.Sort(names)
-	return names
+	return names, err
 }
 
 func (f *FS) rel(path string) (string, bool) {

@@ -65,7 +65,8 @@ func TestStatAndRead(t *testing.T) {
 	if _, kind, reason := f.Read("large", 10); kind != Refused || !strings.Contains(reason, "11 bytes") {
 		t.Errorf("a file over the limit: %s, %q", kind, reason)
 	}
-	if got := strings.Join(f.Names("."), " "); got != "a abs back dangling dir in large up" {
+	names, err := f.Names(".")
+	if got := strings.Join(names, " "); err != nil || got != "a abs back dangling dir in large up" {
 		t.Errorf("names = %s", got)
 	}
 }
