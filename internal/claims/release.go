@@ -88,7 +88,11 @@ func (d *Driver) end(ctx context.Context, c Claim, r resource.Manager) (Claim, e
 	if err != nil {
 		return c, err
 	}
-	return d.verdict(c, firstError(o.Err, res.Err))
+	cause := firstError(o.Err, res.Err)
+	if res.Err != nil && failure.As(o.Err) == nil { // it says more than that something is still there
+		cause = res.Err
+	}
+	return d.verdict(c, cause)
 }
 
 // look observes a claim and records what that says. A failure is one of recording.
