@@ -23,7 +23,7 @@ const Enabled = true
 
 const (
 	module = "github.com/laufwerk/laufwerk/"
-	system = module + "internal/system"
+	system = "/internal/system/"
 	depth  = 3 // frames above internal/system that tell one site from another
 )
 
@@ -82,7 +82,7 @@ func site() string {
 		f, more := frames.Next()
 		name := fmt.Sprintf(" %s/%s:%d", path.Base(path.Dir(f.File)), path.Base(f.File), f.Line)
 		switch {
-		case strings.HasPrefix(f.Function, system):
+		case strings.Contains(f.File, system): // not the function's name: one that was inlined has its caller's
 			below = name
 		case strings.HasPrefix(f.Function, module):
 			out += name

@@ -6,8 +6,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 // Stream reads the output pipe of a process to its end and hands every chunk on, in order and never two at once.
@@ -53,9 +51,6 @@ func (s *Stream) Run() {
 func (s *Stream) step(fd, limit int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := fault.Point("read", ""); err != nil {
-		return 0, err
-	}
 	n, err := unix.Read(fd, s.buf[:min(limit, len(s.buf))])
 	if n > 0 {
 		s.sink(s.buf[:n])
