@@ -14,6 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/recipe"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -52,6 +53,9 @@ func findManager(ctx context.Context, vars map[string]string) (manager, error) {
 	}
 	const how = "get it from https://nodejs.org/en/download or with a version manager such as nvm"
 	node, err := process.Find("node", vars["PATH"], "/")
+	if files.MachineFailed(err) {
+		return manager{}, get("installing Codex needs Node.js %d or newer: %v", leastNode, err)
+	}
 	if err != nil {
 		return manager{}, get("installing Codex needs Node.js %d or newer, and there is no node on PATH: %s", leastNode, how)
 	}
@@ -70,6 +74,9 @@ func findManager(ctx context.Context, vars map[string]string) (manager, error) {
 	for _, one := range managers() {
 		if one.path, err = process.Find(one.name, vars["PATH"], "/"); err == nil {
 			return one, nil
+		}
+		if files.MachineFailed(err) {
+			return manager{}, get("installing Codex needs npm or pnpm: %v", err)
 		}
 	}
 	return manager{}, get("installing Codex needs npm or pnpm, and neither is on PATH: Node.js brings npm along")

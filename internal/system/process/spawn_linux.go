@@ -164,7 +164,8 @@ func ForgetStdio() error {
 }
 
 // Find is the executable that a shell would start for name: a path as it is, relative to dir, anything else from path
-// (PATH). Relative and empty elements of path are not searched. The failures are fs.ErrNotExist and fs.ErrPermission.
+// (PATH). Relative and empty elements of path are not searched. The failures are fs.ErrNotExist, fs.ErrPermission, and of a
+// machine that cannot tell.
 func Find(name, path, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
@@ -182,7 +183,7 @@ func Find(name, path, dir string) (string, error) {
 		if err == nil {
 			return p, nil
 		}
-		if errors.Is(err, fs.ErrPermission) {
+		if errors.Is(err, fs.ErrPermission) || files.MachineFailed(err) {
 			found = err
 		}
 	}
