@@ -15,12 +15,13 @@ import (
 
 // Main is the child: it does what the first message asks for and ends. It also ends, whatever it is doing, when its stdin
 // does: a child never outlives its parent. The result is the process's exit code.
-func Main(_ *system.Env, in io.Reader, out io.Writer, rules Validator) int {
+func Main(env *system.Env, in io.Reader, out io.Writer, rules Validator) int {
 	// Evaluating a config takes a few megabytes: collecting them would cost more than they do. This begins at 32 MiB.
 	debug.SetGCPercent(800)
 	debug.SetMemoryLimit(256 << 20)
 	system.SetDeterministic()
 	if err := process.CloseInherited(); err != nil {
+		fmt.Fprintln(env.Err, err) // the parent tells it
 		return 1
 	}
 	go process.WhenStdinHangsUp(func() { system.Exit(0) })

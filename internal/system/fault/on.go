@@ -112,6 +112,16 @@ func first() bool {
 	return true
 }
 
+// Environment are this package's variables, for processes whose environment is otherwise made anew.
+func Environment() (out []string) {
+	for _, kv := range os.Environ() {
+		if strings.HasPrefix(kv, "LAUFWERK_FAULT") {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
 // Now is the time, wrong by LAUFWERK_FAULT_ERROR once the call that fails has come.
 func Now() time.Time {
 	if reached("clock") {

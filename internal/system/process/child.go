@@ -33,7 +33,7 @@ type Child struct {
 // starting *thread* ends): it must end by itself when its stdin does.
 func StartChild(argv, env []string) (*Child, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = env
+	cmd.Env = append(fault.Environment(), env...)
 	if cmd.Env == nil {
 		cmd.Env = []string{}
 	}

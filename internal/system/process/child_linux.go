@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
@@ -28,6 +30,9 @@ func startUnprivileged(cmd *exec.Cmd) error {
 // Confine takes from this process what evaluating user code never needs: core dumps, writing to files, more than dataBytes
 // of private memory. Pipes that are open stay usable.
 func Confine(dataBytes uint64) error {
+	if err := fault.Point("rlimit", ""); err != nil {
+		return err
+	}
 	for what, limit := range map[int]uint64{
 		unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_DATA: dataBytes,
 	} {
