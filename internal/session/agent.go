@@ -38,8 +38,8 @@ type Program struct {
 
 var agentID = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9._-]{1,63}$`}
 
-// NormalizeAgent holds the rules of `.agent()`: what no access to the target could enforce is refused here, before anything
-// runs. The value is what the constructor was given, with the described target and harness in it. It does no I/O.
+// NormalizeAgent validates the arguments of `.agent()`, with the described target and harness in them, before anything runs. What
+// the target could not enforce is refused. It does no I/O.
 func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers.Provider, bool), programs agent.Programs) (Agent, error) {
 	fields, err := options.Fields("", value, "target", "harness", "id", "instructions", "permissionMode", "skills", "activeTools")
 	if err != nil {

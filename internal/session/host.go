@@ -26,14 +26,14 @@ type HostArgs struct {
 	Timeout int64          `json:"timeout,omitempty"` // ms
 }
 
-// newHost is what the programs of Host.exec belong to: a session of its own without agent and workspace, so that they are
-// claimed, supervised, joined after a kill and fenced like everything else. It ends with the run.
+// newHost is the session of all programs of Host.exec, without agent and workspace. With it they are claimed, supervised, joined
+// after a kill and fenced as those of other sessions are. It ends with the run.
 func newHost(run string) *state {
 	return &state{key: hostKey, claim: claims.ID(run, "host"), host: true}
 }
 
-// HostExec runs a program on the host, in the project. At most one attempt of an operation runs at a time, also over a kill;
-// one that was cut is made again.
+// HostExec runs a program on the host, in the project. At most one attempt of an operation runs at a time, even if the worker was
+// killed in between; one that was cut is repeated.
 func (m *Manager) HostExec(ctx context.Context, a HostArgs, op Operation) (ExecResult, Turned, error) {
 	if len(a.Command) == 0 {
 		return ExecResult{}, Turned{}, failure.New(failure.Usage, "Host.exec: command: expected the program and its arguments")
@@ -50,7 +50,7 @@ func (m *Manager) HostExec(ctx context.Context, a HostArgs, op Operation) (ExecR
 	}, "the program "+strings.Join(a.Command[:1], ""))
 }
 
-// closeHost ends what Host.exec left running, whoever started it.
+// closeHost ends what Host.exec left running, under this worker or an earlier one.
 func (m *Manager) closeHost(ctx context.Context) error {
 	c, err := m.Driver.Get(ctx, m.host.claim)
 	if failure.Is(err, failure.NotFound) {

@@ -24,8 +24,8 @@ type Prober struct {
 	Now    func() time.Time
 }
 
-// Probe makes a sandbox, runs the provider's probing command in it, and gives it up. Checks say what the command told, with
-// the claim as evidence. A failure is what kept it from that; it is Retained where the sandbox could not be given up.
+// Probe allocates a sandbox, runs the provider's probing command in it, and releases it. The checks say what the command found,
+// with the claim as evidence. It fails where that could not be done, with Retained where the sandbox could not be released.
 func (pr Prober) Probe(ctx context.Context, p providers.Provider, def targets.Definition) ([]checks.Check, error) {
 	operation := "probe-" + strconv.FormatInt(pr.Now().UnixNano(), 36)
 	id := claims.ID("", def.ID+"/"+operation)

@@ -21,30 +21,32 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// Why an operation's context ended. The cause decides what becomes of the processes.
+// The causes for which an operation's context is cancelled. They decide what becomes of its processes.
 var (
-	// ErrCancelled: the branch or the run was cancelled. What runs is fenced, and the operation completes as cancelled.
+	// ErrCancelled: the strand or the run was cancelled. The operation's processes are fenced, and it completes as cancelled.
 	ErrCancelled = errors.New("cancelled")
-	// ErrInterrupted: a person stopped the worker. The agent program is asked to stop in its own way; the operation stays open.
+	// ErrInterrupted: a person stopped the worker. The agent program is asked to stop in its own way; the operation is not
+	// completed, and the next worker goes on with it.
 	ErrInterrupted = errors.New("interrupted")
-	// ErrDetached: the worker leaves and what runs goes on under its supervisor; the operation stays open.
+	// ErrDetached: the worker leaves. The processes go on under their supervisor; the operation is not completed, and the next
+	// worker joins them.
 	ErrDetached = errors.New("detached")
 )
 
-// Operation is an operation's place in the journal.
+// Operation is what the journal records of one durable step of a run.
 type Operation interface {
-	// Attempts is how often it was started, and what the last start left for whoever comes after; nil where nothing of it is
-	// to be joined.
+	// Attempts is the number of attempts that any worker started, and the data of the last one: with it, that attempt is found
+	// and joined. data is nil where there is no attempt to join.
 	Attempts() (n int, data json.RawMessage)
 	// Start makes the intent of one more attempt durable.
 	Start(data any) error
-	// Advance replaces what the last start left.
+	// Advance replaces the data of the last attempt.
 	Advance(data any) error
 	// Cut records that an attempt was ended before it finished.
 	Cut(reason string) error
 	// Name is its identity within the run.
 	Name() string
-	// Event tells those who follow; the operation and the time are filled in.
+	// Event adds to the run's event log. The operation and the time are filled in.
 	Event(ev journal.Event)
 }
 
@@ -77,22 +79,23 @@ type Config struct {
 	Now        func() time.Time
 	Secrets    *redact.Secrets       // learns what must not be recorded
 	Overdue    time.Duration         // how long after its timeout a command is waited for; 0 is the default
-	EventsFrom func(op string) int64 // bytes of the last attempt's stdout that the event log tells already
+	EventsFrom func(op string) int64 // how many bytes of the last attempt's stdout the event log has
 }
 
 // Manager keeps the sessions of one run.
 type Manager struct {
 	Config
-	opening  sync.Mutex // excludes opening a session and freezing a workspace
+	opening  sync.Mutex // no session is opened while a workspace is frozen
 	mu       sync.Mutex
 	sessions map[string]*state
 	host     *state // of Host.exec
 }
 
-// state is one session. Who has put something into its channel is the one operation that works on it; closed is also
-// guarded by the manager's mutex, since those who ask whether anybody can write do not wait for an operation's end.
+// state is one session. busy is a lock on its fields, held by the one operation that uses the session: a channel of capacity
+// one, since a wait for it must end with a context. closed is written under the manager's mutex as well, so that WithoutWriter
+// can read it while an operation holds the session. The session of Host.exec needs no lock: its operations share no such field.
 type state struct {
-	busy         chan struct{}
+	busy         chan struct{} // holds a value while an operation uses the session
 	key          string
 	agent        Agent
 	workspace    Workspace
@@ -102,12 +105,12 @@ type state struct {
 	known        string          // the conversation of the last turn that ended
 	state        json.RawMessage // what that turn left for the next one
 	closed       bool
-	lost         error // it can only be closed
-	host         bool  // it belongs to Host.exec: no agent, no workspace, any number of operations at a time
-	entering     sync.Mutex
+	lost         error      // why it can only be closed; nil while it can be used
+	host         bool       // it belongs to Host.exec: no agent, no workspace, any number of operations at a time
+	entering     sync.Mutex // the sandbox is allocated once
 }
 
-// Opened is what the engine remembers of an open session.
+// Opened is what the journal keeps of an open session.
 type Opened struct {
 	Key       string `json:"key"`
 	Workspace string `json:"workspace"`
@@ -127,7 +130,7 @@ type OpenArgs struct {
 	Access    string `json:"access"`
 }
 
-// Open takes the hold on the workspace. Nothing is allocated before the first operation that needs it.
+// Open locks the workspace for the session. The sandbox is allocated by the first operation that needs it.
 func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, error) {
 	if a.Access == "" {
 		a.Access = ReadWrite
@@ -178,8 +181,9 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 	return o, nil
 }
 
-// claimFor is the id of a session's claim. One that was made and ended has used its id up: a session that is opened after
-// that again belongs to an operation that was cancelled because of something that is now tried once more.
+// claimFor is the id of a session's claim. An id is never used again once its claim was allocated and released. A session with
+// the same key is then opened under the next id: that happens where the operation that opened it was cancelled, because another
+// one failed, and is repeated now that this other one is tried again.
 func (m *Manager) claimFor(ctx context.Context, key string) (string, error) {
 	for n := 1; ; n++ {
 		name := "session:" + key
@@ -193,7 +197,8 @@ func (m *Manager) claimFor(ctx context.Context, key string) (string, error) {
 	}
 }
 
-// Forget ends what an earlier worker may have left of a session of which nothing is journaled, and which nobody wants now.
+// Forget releases what an earlier worker may have allocated for a session before its opening was journaled. The opening was
+// cancelled, so that nobody will close that session.
 func (m *Manager) Forget(ctx context.Context, key string) error {
 	claim, err := m.claimFor(ctx, key)
 	if err != nil {
@@ -232,7 +237,8 @@ func (m *Manager) remember(o Opened, a Agent, ws Workspace) {
 	m.sessions[o.Key] = &state{busy: make(chan struct{}, 1), key: o.Key, agent: a, workspace: ws, access: o.Access, claim: o.Claim}
 }
 
-// RecallOpen restores a session from the journal. The agent comes from the call: the journal knows no values of variables.
+// RecallOpen restores a session from the journal. The agent comes from the workflow's call, since the journal does not hold the
+// values of its variables.
 func (m *Manager) RecallOpen(o Opened, a Agent) error {
 	ws, ok := m.Workspace(o.Workspace)
 	if !ok {
@@ -269,7 +275,7 @@ func (m *Manager) setClosed(s *state) {
 	s.closed = true
 }
 
-// RecallLost restores that only closing is left.
+// RecallLost restores that a session can only be closed, because of err.
 func (m *Manager) RecallLost(key string, err error) {
 	if s := m.find(key); s != nil {
 		s.lost = err
@@ -282,14 +288,14 @@ func (m *Manager) find(key string) *state {
 	return m.sessions[key]
 }
 
-// enqueue waits until no other operation works on the session; it then belongs to the caller until leave is called.
+// enqueue waits until no other operation uses the session. The caller then has it for itself until it calls leave.
 func (m *Manager) enqueue(ctx context.Context, key string) (s *state, leave func(), err error) {
 	if s = m.find(key); s == nil {
 		return nil, nil, failure.New(failure.Usage, "there is no session %q in this run", key)
 	}
 	leave = func() { <-s.busy }
 	select {
-	case s.busy <- struct{}{}: // also where ctx has ended: what an earlier worker began is still to be fenced
+	case s.busy <- struct{}{}: // even if ctx has ended: an attempt that an earlier worker started is still to be fenced
 		return s, leave, nil
 	default:
 	}
@@ -301,7 +307,7 @@ func (m *Manager) enqueue(ctx context.Context, key string) (s *state, leave func
 	}
 }
 
-// usable is enqueue for operations that need more of the session than its end.
+// usable is enqueue for every operation but closing: it fails where the session is closed or lost.
 func (m *Manager) usable(ctx context.Context, key string) (s *state, leave func(), err error) {
 	if s, leave, err = m.enqueue(ctx, key); err != nil {
 		return nil, nil, err
@@ -319,9 +325,9 @@ func (m *Manager) usable(ctx context.Context, key string) (s *state, leave func(
 	return s, leave, nil
 }
 
-// Ended says what an operation's error means once its context has ended. Where the worker leaves, every error does: the
-// operation stays open, and the next worker finds out how it stands. Where it was cancelled, an error that only says so is
-// the failure Cancelled.
+// Ended is the error of an operation whose context may have ended. Where the worker leaves, every error becomes the cause for
+// which it leaves: the operation is not completed, and the next worker finds out what became of it. Where the operation was
+// cancelled, an error that says no more than that becomes the failure Cancelled.
 func Ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -420,7 +426,7 @@ func (m *Manager) allocate(ctx context.Context, s *state, def targets.Definition
 		Run: m.Run, Operation: "session.open:" + s.key, Project: m.Project, Image: plan.Image,
 		Intent: resource.Intent{Claim: s.claim, Name: p.Name(s.claim), Run: m.Run, Endpoint: endpoint, Spec: plan.Spec},
 	})
-	if failure.Is(err, failure.OutcomeUnknown) { // whoever asks next finds out: that is no end for the workflow
+	if failure.Is(err, failure.OutcomeUnknown) { // the next attempt observes the outcome: the workflow need not fail
 		later := *failure.As(err)
 		later.Kind = failure.NotReady
 		return c, &later
@@ -428,9 +434,9 @@ func (m *Manager) allocate(ctx context.Context, s *state, def targets.Definition
 	return c, err
 }
 
-// Close ends everything that runs in the session and gives up what it holds; it returns when absence was observed. It acts
-// on the claim, also where nothing of the conversation is left. It may be called again. Where the other side cannot be asked
-// now, that is a failure of kind NotReady: the session is closed when it can be.
+// Close ends all processes of the session, releases its claim and its locks, and returns when their absence was observed. It
+// needs nothing but the claim, and may be called again. Where the provider cannot be asked now, it fails with NotReady: the run
+// is suspended, and the session closed when the provider answers.
 func (m *Manager) Close(ctx context.Context, key string) error {
 	err := m.close(ctx, key)
 	if failure.Is(err, failure.CloseFailed) && within(err, failure.NotReady) {
@@ -467,10 +473,10 @@ func (m *Manager) close(ctx context.Context, key string) error {
 	return nil
 }
 
-// patience is how long a claim whose end met a fault is asked for again before that counts.
+// patience is how long the release of a claim is tried again after a fault that may pass.
 const patience = 3 * time.Second
 
-// release ends a claim. A connection that broke off once, or one error of the other side, is no reason to give it up.
+// release releases a claim, over a broken connection or an error of the provider that passes within patience.
 func (m *Manager) release(ctx context.Context, claim string) error {
 	began := m.Now()
 	for pause := patience / 32; ; pause *= 2 {
@@ -487,7 +493,7 @@ func (m *Manager) release(ctx context.Context, claim string) error {
 	}
 }
 
-// within says whether a failure of a kind is in the chain of err.
+// within says whether err is a failure of a kind, or wraps one.
 func within(err error, kind failure.Kind) bool {
 	for f := failure.As(err); f != nil; f = failure.As(f.Err) {
 		if f.Kind == kind {

@@ -25,7 +25,7 @@ const (
 	maxSkillBytes  = 512 << 10
 )
 
-// skillFile is what a skill's own text becomes beside its files.
+// skillFile is the name of the file with a skill's own text, beside its other files.
 const skillFile = "SKILL.md"
 
 func parseSkills(raw json.RawMessage) ([]agent.Skill, error) {
@@ -100,7 +100,7 @@ func text(at string, raw json.RawMessage) (string, error) {
 	return s, err
 }
 
-// skillFiles are texts by paths below the skill's folder, of which none is in another's way.
+// skillFiles are the texts of a skill by their paths below its folder. No path is a folder of another one.
 func skillFiles(at string, raw json.RawMessage) (map[string]string, error) {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(raw, &given) != nil {

@@ -26,14 +26,14 @@ const MaxOutput = 16 << 20
 // maxTries bounds how often one worker starts an attempt whose supervisor does not live to record an end.
 const maxTries = 3
 
-// work is a command that an operation runs under a supervisor.
-type work struct {
-	spec   func(sb providers.Sandbox, continued bool) (supervise.Spec, error)
-	begin  func()                                     // before the first byte of an attempt
-	stdout func(chunk []byte, untold int, upto int64) // the last untold bytes of chunk are new to the event log
-	keep   bool                                       // stdout as a whole is wanted at the end
-	leave  func(at *place)                            // adds what the next worker needs to know of a new attempt
-	recall func(at place)                             // takes that up again
+// command is what an operation runs under a supervisor.
+type command struct {
+	spec       func(sb providers.Sandbox, continued bool) (supervise.Spec, error)
+	begin      func()                                    // before the first byte of an attempt
+	onStdout   func(chunk []byte, fresh int, upto int64) // the last fresh bytes of chunk are not in the event log yet
+	keepStdout bool                                      // all of stdout is wanted at the end
+	annotate   func(at *attempt)                         // adds what the next worker needs to know of a new attempt
+	restore    func(at attempt)                          // takes that up again
 }
 
 // result is how it ended.
@@ -43,7 +43,7 @@ type result struct {
 	stderr     []byte
 	stderrTail string
 	attempts   int
-	at         place // of the last attempt
+	at         attempt // the last one
 }
 
 func (r result) millis() int64 {
@@ -53,22 +53,42 @@ func (r result) millis() int64 {
 	return r.exit.EndedAt.Sub(r.exit.StartedAt).Milliseconds()
 }
 
-// place is what an attempt leaves for whoever comes after: the folder of its records, relative to the session's.
-type place struct {
+// attempt is what the journal keeps of an attempt, so that a later worker finds it: the folder of its records, relative to the
+// session's, and what its end is judged by.
+type attempt struct {
 	Claim string `json:"claim"`
 	Dir   string `json:"dir"`
 	Name  string `json:"name"`
 
 	MaxOutput    int64  `json:"maxOutput,omitempty"`    // 0 where an older version wrote it
-	Timeout      int64  `json:"timeout,omitempty"`      // ms; its supervisor's affair, unless that does not see to it
+	Timeout      int64  `json:"timeout,omitempty"`      // ms; enforced by its supervisor, and by us where that fails to
 	Conversation string `json:"conversation,omitempty"` // that the attempt continues
 	Continued    bool   `json:"continued,omitempty"`    // an attempt before it was cut
-	Spent        bool   `json:"spent,omitempty"`        // it ended, and not as the operation did: one more has to be made
+	Spent        bool   `json:"spent,omitempty"`        // it ended, but its end is not the operation's: one more has to be made
 }
 
-// supervised runs work until there is an exit record, in as few attempts as can be: an attempt that still runs is joined,
+// verdict is what became of an attempt.
+type verdict int
+
+const (
+	finished verdict = iota // it ran to its end, which the result holds
+	missing                 // it never ran, or is spent: the next one has nothing to continue
+	cutShort                // it was ended before it finished: the next one continues it
+)
+
+// execution is the command of one operation in one sandbox. All its attempts belong to the same operation, one at a time.
+type execution struct {
+	command
+	result
+	m        *Manager
+	s        *state
+	op       Operation
+	launcher supervise.Launcher
+}
+
+// supervised runs a command until there is an exit record, in as few attempts as can be: an attempt that still runs is joined,
 // one that has ended is taken as it ended, and only one that was certainly ended before its time is made again.
-func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work) (_ result, err error) {
+func (m *Manager) supervised(ctx context.Context, s *state, op Operation, c command) (_ result, err error) {
 	defer func() {
 		if failure.Is(err, failure.SessionLost) {
 			s.lose(err)
@@ -79,7 +99,7 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 	begun := len(data) > 0
 	entering := ctx
 	if begun {
-		entering = context.WithoutCancel(ctx) // what was begun is found, also where it is only to be ended
+		entering = context.WithoutCancel(ctx) // an attempt that was begun is found even if it is only to be ended
 	}
 	if cause := context.Cause(ctx); cause != nil && (!begun || !errors.Is(cause, ErrCancelled)) {
 		return result{}, cause
@@ -88,64 +108,33 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, w work
 	if err != nil {
 		return result{}, err
 	}
-	l := sb.Launcher()
-	r := result{attempts: attempts}
+	x := &execution{command: c, result: result{attempts: attempts}, m: m, s: s, op: op, launcher: sb.Launcher()}
 	continued := false
 	if begun {
-		var done bool
-		if done, continued, err = m.takeUp(ctx, s, op, l, data, w, &r); err != nil || done {
-			return r, err
+		v, err := x.takeUp(ctx, data)
+		if err != nil || v == finished {
+			return x.result, err
 		}
+		continued = v == cutShort || x.at.Continued
 	}
-	name := opName(op)
 	var refused error // why the last attempt was not started
-	for tries := 0; ; tries++ {
-		if tries == maxTries {
-			return r, m.tooOften(op, tries, refused)
-		}
+	for range maxTries {
 		if cause := context.Cause(ctx); cause != nil {
-			return r, cause // a new attempt would only be made to be ended
+			return x.result, cause // a new attempt would only be made to be ended
 		}
-		spec, err := w.spec(sb, continued)
-		if err != nil {
-			return r, err
+		if refused, err = x.start(ctx, sb, continued); err != nil {
+			return x.result, err
 		}
-		spec.MaxOutput = cmp.Or(spec.MaxOutput, MaxOutput)
-		spec.Mark, spec.Grace = supervise.Mark(s.claim, name), Grace
-		at := place{Claim: s.claim, Name: name, Dir: opDir("", name, r.attempts+1), MaxOutput: spec.MaxOutput, Timeout: spec.Timeout.Milliseconds()}
-		if w.leave != nil {
-			w.leave(&at)
+		if refused != nil {
+			continue
 		}
-		if err := op.Start(at); err != nil {
-			return r, err
+		v, err := x.await(ctx, 0)
+		if err != nil || v == finished {
+			return x.result, err
 		}
-		r.at = at
-		r.attempts++
-		op.Event(journal.Event{Kind: "attempt"})
-		dir := filepath.Join(m.dir(s.claim), at.Dir)
-		crash.Point("session/before-launch")
-		if err := l.Launch(ctx, dir, spec); err != nil {
-			status, aerr := supervise.Abandon(dir)
-			if aerr != nil {
-				return r, m.spoilt(ctx, s, l, dir, aerr)
-			}
-			if status == supervise.NotStarted {
-				if cause := context.Cause(ctx); cause != nil || failure.Is(err, failure.SessionLost) {
-					return r, cmp.Or(cause, err)
-				}
-				op.Event(journal.Event{Kind: "notice", Text: "the supervisor did not come up: " + err.Error()})
-				refused = err
-				continue
-			}
-		}
-		refused = nil
-		crash.Point("session/after-launch")
-		done, again, err := m.join(ctx, s, op, l, dir, w, &r, 0)
-		if err != nil || done {
-			return r, err
-		}
-		continued = continued || again
+		continued = continued || v == cutShort
 	}
+	return x.result, m.tooOften(op, maxTries, refused)
 }
 
 // tooOften ends the tries. refused is why the last one was not started, nil where it was, and was killed.
@@ -160,133 +149,184 @@ func (m *Manager) tooOften(op Operation, tries int, refused error) error {
 	return e.WithHint("laufwerk resume %s", m.Run)
 }
 
-// takeUp finds the attempt that the journal names last. continued means that the next one goes on after one that was cut.
-func (m *Manager) takeUp(ctx context.Context, s *state, op Operation, l supervise.Launcher, data json.RawMessage, w work, r *result) (done, continued bool, err error) {
-	var at place
-	if err := json.Unmarshal(data, &at); err != nil {
-		return false, false, failure.New(failure.JournalInvalid, "the journal does not say where attempt %d ran: %v", r.attempts, err)
+// dir has the records of the last attempt.
+func (x *execution) dir() string { return filepath.Join(x.m.dir(x.s.claim), x.at.Dir) }
+
+// start makes a new attempt durable and launches its supervisor. refused is why that did not come up, where another may.
+func (x *execution) start(ctx context.Context, sb providers.Sandbox, continued bool) (refused, err error) {
+	spec, err := x.spec(sb, continued)
+	if err != nil {
+		return nil, err
 	}
-	if at.MaxOutput == 0 {
-		at.MaxOutput = MaxOutput
+	name := opName(x.op)
+	spec.MaxOutput = cmp.Or(spec.MaxOutput, MaxOutput)
+	spec.Mark, spec.Grace = supervise.Mark(x.s.claim, name), Grace
+	at := attempt{Claim: x.s.claim, Name: name, Dir: opDir("", name, x.attempts+1), MaxOutput: spec.MaxOutput, Timeout: spec.Timeout.Milliseconds()}
+	if x.annotate != nil {
+		x.annotate(&at)
 	}
-	if r.at = at; w.recall != nil {
-		w.recall(at)
+	if err := x.op.Start(at); err != nil {
+		return nil, err
 	}
-	if at.Spent {
-		return false, at.Continued, nil
+	x.at = at
+	x.attempts++
+	x.op.Event(journal.Event{Kind: "attempt"})
+	crash.Point("session/before-launch")
+	if err := x.launcher.Launch(ctx, x.dir(), spec); err != nil {
+		switch status, aerr := supervise.Abandon(x.dir()); {
+		case aerr != nil:
+			return nil, x.unreadable(ctx, aerr)
+		case status == supervise.NotStarted:
+			if cause := context.Cause(ctx); cause != nil || failure.Is(err, failure.SessionLost) {
+				return nil, cmp.Or(cause, err)
+			}
+			x.op.Event(journal.Event{Kind: "notice", Text: "the supervisor did not come up: " + err.Error()})
+			return err, nil
+		}
 	}
-	done, again, err := m.rejoin(ctx, s, op, l, filepath.Join(m.dir(s.claim), at.Dir), w, r)
-	return done, at.Continued || again, err
+	crash.Point("session/after-launch")
+	return nil, nil
 }
 
-// rejoin decides what became of an attempt that another worker started. again means: make one more attempt.
-func (m *Manager) rejoin(ctx context.Context, s *state, op Operation, l supervise.Launcher, dir string, w work, r *result) (done, again bool, err error) {
-	status, err := supervise.Abandon(dir)
+// takeUp finds the attempt that the journal names last, which another worker started, and follows it to its end.
+func (x *execution) takeUp(ctx context.Context, data json.RawMessage) (verdict, error) {
+	if err := json.Unmarshal(data, &x.at); err != nil {
+		return missing, failure.New(failure.JournalInvalid, "the journal does not say where attempt %d ran: %v", x.attempts, err)
+	}
+	x.at.MaxOutput = cmp.Or(x.at.MaxOutput, MaxOutput)
+	if x.restore != nil {
+		x.restore(x.at)
+	}
+	if x.at.Spent {
+		return missing, nil
+	}
+	status, err := supervise.Abandon(x.dir())
 	if err != nil {
-		return false, false, m.spoilt(ctx, s, l, dir, err)
+		return missing, x.unreadable(ctx, err)
 	}
 	switch status {
-	case supervise.NotStarted: // or its records were taken away, which those who can fence it find out
-		if f := l.Fence(context.WithoutCancel(ctx), dir); !f.Sure {
-			return false, false, m.unsure(s, f)
-		}
-		return false, false, nil
+	case supervise.NotStarted: // or its records were taken away: only fencing proves that nothing of it runs
+		_, err := x.fence(ctx)
+		return missing, err
 	case supervise.Running:
-		op.Event(journal.Event{Kind: "attached", Text: "joined the attempt that an earlier worker started"})
+		x.op.Event(journal.Event{Kind: "attached", Text: "joined the attempt that an earlier worker started"})
 	}
-	return m.join(ctx, s, op, l, dir, w, r, m.EventsFrom(op.Name()))
+	return x.await(ctx, x.m.EventsFrom(x.op.Name()))
 }
 
-// join waits for the end of an attempt that was started.
-func (m *Manager) join(ctx context.Context, s *state, op Operation, l supervise.Launcher, dir string, w work, r *result, told int64) (done, again bool, err error) {
-	if w.begin != nil {
-		w.begin()
+// await follows an attempt that was started to its end. The event log has the first logged bytes of its stdout already.
+func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
+	if x.begin != nil {
+		x.begin()
 	}
-	p := supervise.Attach(l, dir, r.at.MaxOutput)
+	p := supervise.Attach(x.launcher, x.dir(), x.at.MaxOutput)
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), ErrInterrupted) {
-			_ = l.Interrupt(context.WithoutCancel(ctx), dir)
+			_ = x.launcher.Interrupt(context.WithoutCancel(ctx), x.dir())
 		}
 	})
 	defer stop()
-	wait := ctx
-	if cause := context.Cause(ctx); cause == nil || !errors.Is(cause, ErrDetached) {
-		// An interrupted program is waited for: its end tells how to go on.
-		var cancel context.CancelFunc
-		wait, cancel = untilDetached(ctx)
-		defer cancel()
-	}
-	if r.at.Timeout > 0 {
-		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeoutCause(wait, time.Duration(r.at.Timeout)*time.Millisecond+m.overdue(), errOverdue)
-		defer cancel()
-	}
-	err = p.Follow(wait, supervise.Offsets{}, func(stream int, chunk []byte, offset int64) {
-		if stream == supervise.Stdout && w.stdout != nil {
+	wait, cancel := x.waiting(ctx)
+	defer cancel()
+	err := p.Follow(wait, supervise.Offsets{}, func(stream int, chunk []byte, offset int64) {
+		if stream == supervise.Stdout && x.onStdout != nil {
 			upto := offset + int64(len(chunk))
-			w.stdout(chunk, int(max(0, min(int64(len(chunk)), upto-told))), upto)
+			x.onStdout(chunk, int(max(0, min(int64(len(chunk)), upto-logged))), upto)
 		}
 	})
-	cause := context.Cause(ctx)
-	switch {
-	case cause != nil && errors.Is(cause, ErrCancelled):
-		f := cancelled(context.WithoutCancel(ctx), l, dir)
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrCancelled):
+		f := cancelled(context.WithoutCancel(ctx), x.launcher, x.dir())
 		if !f.Sure {
-			return false, false, m.unsure(s, f)
+			return missing, x.m.unsure(x.s, f)
 		}
-		_ = op.Cut("cancelled; fenced by " + f.How)
-		return false, false, failure.New(failure.Cancelled, "cancelled while it ran; what it ran was ended")
-	case cause != nil && errors.Is(cause, ErrDetached):
-		return false, false, ErrDetached
+		_ = x.op.Cut("cancelled; fenced by " + f.How)
+		return missing, failure.New(failure.Cancelled, "cancelled while it ran; what it ran was ended")
+	case errors.Is(cause, ErrDetached):
+		return missing, ErrDetached
 	}
 	var exit supervise.Exit
 	if err == nil {
 		exit, err = p.Wait(wait)
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ErrCancelled) {
+	switch cause := context.Cause(ctx); {
+	case cause != nil && !errors.Is(cause, ErrCancelled):
 		// Whatever the program did with the request, the operation stays open: the next worker reads how it ended.
-		return false, false, cause
-	}
-	if err != nil && errors.Is(context.Cause(wait), errOverdue) {
-		f := l.Fence(context.WithoutCancel(ctx), dir)
-		if !f.Sure {
-			return false, false, m.unsure(s, f)
+		return missing, cause
+	case err != nil && errors.Is(context.Cause(wait), errOverdue):
+		_, err := x.fence(ctx)
+		x.exit = supervise.Exit{Code: 128 + 9, Signal: 9, TimedOut: true}
+		return finished, err
+	case err == nil && exit.Interrupted && !exit.TimedOut:
+		how, err := x.fence(ctx)
+		if err != nil {
+			return missing, err
 		}
-		r.exit = supervise.Exit{Code: 128 + 9, Signal: 9, TimedOut: true}
-		return true, false, nil
-	}
-	if err == nil && exit.Interrupted && !exit.TimedOut {
-		f := l.Fence(context.WithoutCancel(ctx), dir)
-		if !f.Sure {
-			return false, false, m.unsure(s, f)
+		return cutShort, x.op.Cut("interrupted; fenced by " + how)
+	case failure.Is(err, failure.OutcomeUnknown): // the supervisor is gone without an exit record
+		how, err := x.fence(ctx)
+		if err != nil {
+			return missing, err
 		}
-		return false, true, op.Cut("interrupted; fenced by " + f.How)
+		x.op.Event(journal.Event{Kind: "notice", Text: "the supervisor was ended from outside; what it ran was fenced by " + how + " and is made again"})
+		return cutShort, x.op.Cut("the supervisor was killed; fenced by " + how)
+	case err != nil:
+		return missing, x.unreadable(ctx, err)
 	}
-	if failure.Is(err, failure.OutcomeUnknown) { // the supervisor is gone without an exit record
-		f := l.Fence(context.WithoutCancel(ctx), dir)
-		if !f.Sure {
-			return false, false, m.unsure(s, f)
-		}
-		op.Event(journal.Event{Kind: "notice", Text: "the supervisor was ended from outside; what it ran was fenced by " + f.How + " and is made again"})
-		return false, true, op.Cut("the supervisor was killed; fenced by " + f.How)
-	}
-	if err != nil {
-		return false, false, m.spoilt(ctx, s, l, dir, err)
-	}
-	r.exit = exit
-	if w.keep {
-		if r.stdout, _, err = p.Output(supervise.Stdout); err != nil {
-			return false, false, m.spoilt(ctx, s, l, dir, err)
-		}
-	}
-	if r.stderr, _, err = p.Output(supervise.Stderr); err != nil {
-		return false, false, m.spoilt(ctx, s, l, dir, err)
-	}
-	r.stderrTail = tail(r.stderr, 4096)
-	return true, false, nil
+	x.exit = exit
+	return finished, x.collect(ctx, p)
 }
 
-// cancelled ends what a cancelled operation ran, and in some places the place with it.
+// waiting is how long await waits: over an interruption, since how the program ends then says how to go on, but not over the
+// time in which a supervisor surely would have enforced the command's timeout.
+func (x *execution) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	wait, cancel := ctx, context.CancelFunc(func() {})
+	if !errors.Is(context.Cause(ctx), ErrDetached) {
+		wait, cancel = untilDetached(ctx)
+	}
+	if x.at.Timeout <= 0 {
+		return wait, cancel
+	}
+	wait, done := context.WithTimeoutCause(wait, time.Duration(x.at.Timeout)*time.Millisecond+x.m.overdue(), errOverdue)
+	return wait, func() { done(); cancel() }
+}
+
+// collect reads what a finished attempt printed.
+func (x *execution) collect(ctx context.Context, p *supervise.Process) (err error) {
+	if x.keepStdout {
+		if x.stdout, _, err = p.Output(supervise.Stdout); err != nil {
+			return x.unreadable(ctx, err)
+		}
+	}
+	if x.stderr, _, err = p.Output(supervise.Stderr); err != nil {
+		return x.unreadable(ctx, err)
+	}
+	x.stderrTail = tail(x.stderr, 4096)
+	return nil
+}
+
+// fence ends what the last attempt may still run, and says how that was proved.
+func (x *execution) fence(ctx context.Context) (how string, err error) {
+	f := x.launcher.Fence(context.WithoutCancel(ctx), x.dir())
+	if !f.Sure {
+		return "", x.m.unsure(x.s, f)
+	}
+	return f.How, nil
+}
+
+// unreadable is the end of an operation whose records something in the sandbox has changed so that they cannot be read: how it
+// ended will never be known. Other errors stay what they are.
+func (x *execution) unreadable(ctx context.Context, err error) error {
+	if !errors.Is(err, supervise.ErrSpoilt) {
+		return err
+	}
+	if _, ferr := x.fence(ctx); ferr != nil {
+		return ferr
+	}
+	return failure.Wrap(err, failure.Failed, "how it ended is not known; what it ran was ended")
+}
+
+// cancelled ends what a cancelled operation ran, and with some providers the sandbox in which it ran.
 func cancelled(ctx context.Context, l supervise.Launcher, dir string) supervise.Fenced {
 	if e, ok := l.(supervise.Ending); ok {
 		return e.Cancel(ctx, dir)
@@ -305,18 +345,6 @@ func (m *Manager) overdue() time.Duration {
 	return Grace + 30*time.Second
 }
 
-// spoilt is what an operation comes to whose records something in the sandbox has changed so that they cannot be read: how it
-// ended will never be known. Other errors stay what they are.
-func (m *Manager) spoilt(ctx context.Context, s *state, l supervise.Launcher, dir string, err error) error {
-	if !errors.Is(err, supervise.ErrSpoilt) {
-		return err
-	}
-	if f := l.Fence(context.WithoutCancel(ctx), dir); !f.Sure {
-		return m.unsure(s, f)
-	}
-	return failure.Wrap(err, failure.Failed, "how it ended is not known; what it ran was ended")
-}
-
 // untilDetached is a context that outlives an interruption, but neither a cancellation nor the worker's leaving.
 func untilDetached(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -330,8 +358,8 @@ func untilDetached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return out, func() { stop(); cancel(nil) }
 }
 
-// unsure is what an operation comes to whose processes may still run. Where that cannot be learned now it stays open, and the
-// session can be used again once it is.
+// unsure is the end of an operation whose processes may still run. Where that only cannot be learned now, the operation stays open
+// and the session is usable again once it is known; otherwise the session is lost.
 func (m *Manager) unsure(s *state, f supervise.Fenced) error {
 	if f.Later {
 		return failure.New(failure.NotReady, "what still runs of the session %q cannot be learned now: %s", s.key, f.Why).

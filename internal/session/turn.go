@@ -27,7 +27,7 @@ type AskArgs struct {
 	Timeout int64           `json:"timeout,omitempty"` // ms
 }
 
-// Turned is what the engine remembers of a turn.
+// Turned is what the journal keeps of a turn.
 type Turned struct {
 	Conversation string          `json:"conversation,omitempty"`
 	State        json.RawMessage `json:"state,omitempty"` // the harness's own, for the next turn of this conversation
@@ -73,32 +73,32 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 	return value, t.turned, nil
 }
 
-// turn is one turn on its way.
+// turn is one turn that is in progress.
 type turn struct {
 	agent.Turn
 	m            *Manager
 	s            *state
 	program      agent.Program
 	op           Operation
-	conversation string // as the program has named it by now
+	conversation string // its id, once the program has said it
 	usage        *agent.Usage
 	reader       agent.Reader
-	told         bool // the reply is among the events already
+	replied      bool // the reply is among the events already
 	turned       Turned
 }
 
-// run makes as few attempts as can be. An attempt that could not go on for a reason outside of it is spent: whoever comes
-// next goes on with its conversation.
+// run makes as few attempts as can be. An attempt that failed for a reason outside of the turn, as a network failure is, is spent:
+// the next one, perhaps of a later worker, continues its conversation.
 func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 	for {
-		r, err := t.m.supervised(ctx, t.s, t.op, work{
+		r, err := t.m.supervised(ctx, t.s, t.op, command{
 			spec: func(sb providers.Sandbox, continued bool) (supervise.Spec, error) {
 				return t.spec(ctx, sb, continued, timeout)
 			},
-			begin:  func() { t.reader, t.told = t.program.Reader(t.Turn), false },
-			stdout: t.feed,
-			leave:  func(at *place) { at.Conversation, at.Continued = t.conversation, t.Continued },
-			recall: t.recall,
+			begin:    func() { t.reader, t.replied = t.program.Reader(t.Turn), false },
+			onStdout: t.feed,
+			annotate: func(at *attempt) { at.Conversation, at.Continued = t.conversation, t.Continued },
+			restore:  t.restore,
 		})
 		t.turned = Turned{Conversation: t.conversation, Usage: t.usage, State: t.State, Attempts: r.attempts, Millis: r.millis()}
 		if err != nil {
@@ -133,21 +133,21 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 		if err != nil {
 			return "", failure.Wrap(err, failure.AgentFailed, "ask")
 		}
-		if !t.told {
+		if !t.replied {
 			t.op.Event(journal.Event{Kind: "agent", Text: reply.Text})
 		}
 		return reply.Text, nil
 	}
 }
 
-// spec is a new attempt: the program's login and files are put into its home first.
+// spec is the command of a new attempt. The program's login and files are put into its home first.
 func (t *turn) spec(ctx context.Context, sb providers.Sandbox, continued bool, timeout time.Duration) (supervise.Spec, error) {
 	telling := providers.WithProgress(ctx, func(text string) { t.op.Event(journal.Event{Kind: "progress", Text: text}) })
 	prog, err := sb.Program(telling, t.program.Name())
 	if err != nil {
 		return supervise.Spec{}, err
 	}
-	t.m.Secrets.Add(sb.Secrets()...) // the login may be a newer one
+	t.m.Secrets.Add(sb.Secrets()...) // the login may have been renewed
 	t.Binary, t.Home, t.Placeholders, t.Workdir = prog.Path, prog.Home, prog.Placeholders, sb.Workdir()
 	t.Continued, t.Conversation = continued, t.conversation
 	cmd, err := t.program.Turn(t.Turn)
@@ -165,7 +165,8 @@ func (t *turn) spec(ctx context.Context, sb providers.Sandbox, continued bool, t
 	}, nil
 }
 
-func (t *turn) feed(chunk []byte, untold int, upto int64) {
+// feed reads what the program prints. Only what the event log does not have yet becomes an event.
+func (t *turn) feed(chunk []byte, fresh int, upto int64) {
 	for _, ev := range t.reader.Feed(chunk) {
 		if ev.Kind == "conversation" {
 			t.conversation = ev.Text
@@ -173,8 +174,8 @@ func (t *turn) feed(chunk []byte, untold int, upto int64) {
 		if ev.Usage != nil {
 			t.usage = ev.Usage
 		}
-		t.told = t.told || ev.Kind == "message"
-		if untold > 0 {
+		t.replied = t.replied || ev.Kind == "message"
+		if fresh > 0 {
 			data, _ := json.Marshal(ev)
 			text := ev.Text
 			if ev.Kind == "conversation" {
@@ -185,8 +186,8 @@ func (t *turn) feed(chunk []byte, untold int, upto int64) {
 	}
 }
 
-// recall takes up what an earlier worker left.
-func (t *turn) recall(at place) {
+// restore takes up the attempt that an earlier worker started.
+func (t *turn) restore(at attempt) {
 	t.Continued = at.Continued
 	if at.Conversation != "" {
 		t.conversation = at.Conversation
@@ -206,8 +207,8 @@ func (t *turn) take(r agent.Reply) {
 	}
 }
 
-// spend makes durable that an attempt, although it ended, is not how the turn ended.
-func (t *turn) spend(at place, why string) error {
+// spend makes durable that an attempt has ended without ending the turn.
+func (t *turn) spend(at attempt, why string) error {
 	at.Spent, at.Continued, at.Conversation = true, true, t.conversation
 	if err := t.op.Cut(why); err != nil {
 		return err
@@ -272,12 +273,12 @@ func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation
 
 // exec runs a command to its end and returns what it printed.
 func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb providers.Sandbox) (supervise.Spec, error), what string) (ExecResult, Turned, error) {
-	r, err := m.supervised(ctx, s, op, work{
-		keep: true,
-		spec: func(sb providers.Sandbox, _ bool) (supervise.Spec, error) { return spec(sb) },
-		stdout: func(chunk []byte, untold int, upto int64) {
-			if untold > 0 {
-				op.Event(journal.Event{Kind: "output", Text: string(chunk[len(chunk)-untold:]), Upto: upto})
+	r, err := m.supervised(ctx, s, op, command{
+		keepStdout: true,
+		spec:       func(sb providers.Sandbox, _ bool) (supervise.Spec, error) { return spec(sb) },
+		onStdout: func(chunk []byte, fresh int, upto int64) {
+			if fresh > 0 {
+				op.Event(journal.Event{Kind: "output", Text: string(chunk[len(chunk)-fresh:]), Upto: upto})
 			}
 		},
 	})
@@ -300,8 +301,8 @@ func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb
 	}, t, nil
 }
 
-// What is told of the stderr of a command that failed: its last lines, since programs say there why they do. All of it is in the
-// operation's value.
+// How much of the stderr of a failed command becomes an event: its last lines, where programs say why they fail. All of it is in
+// the operation's value.
 const (
 	failingLines = 10
 	failingBytes = 2000
@@ -344,7 +345,7 @@ func (m *Manager) resolve(name string, v Var) (string, error) {
 	return value, nil
 }
 
-// trouble tells the ends that are nobody's exit code.
+// trouble is the failure of a command that has no exit code of its own, nil where it has one.
 func (r result) trouble(what string, start failure.Kind) error {
 	switch {
 	case r.exit.Error != "":
