@@ -11,14 +11,14 @@ func clockNow(_ context.Context, op *Op) (any, any, error) {
 	return op.engine.now().UnixMilli(), nil, nil
 }
 
-// lookAgain bounds how long a sleep goes by its timer alone: after the machine was suspended, or its clock was set, the clock
-// decides.
+// lookAgain is how often a sleep compares its time with the clock: a timer alone is wrong after the machine was suspended or its
+// clock was set.
 const lookAgain = 30 * time.Second
 
 // maxSleep bounds a sleep, in ms: about a thousand years.
 const maxSleep = 1 << 45
 
-// clockSleep is durable: what is journaled is when to wake up, so a sleep goes on while nobody works on the run.
+// clockSleep is durable: the time to wake up is journaled, so that a sleep passes while the run has no worker.
 func clockSleep(ctx context.Context, op *Op) (any, any, error) {
 	var wake struct {
 		At int64 `json:"wake"` // ms since 1970

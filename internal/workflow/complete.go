@@ -13,8 +13,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
-// suspends says that it is the machine, not the operation, that failed: the target is not ready, the store cannot be had, the
-// disk is full or fails. The run waits for it to be mended, and the workflow never sees it.
+// suspends says whether the machine failed and not the operation: the target is not ready, the store is locked or damaged, the disk
+// is full or fails. The run is left for when that is repaired, and the workflow never sees the error.
 func suspends(err error) bool {
 	switch failure.KindOf(err) {
 	case failure.NotReady, failure.LockHeld, failure.HomeInvalid, failure.StoreInvalid, failure.StoreNewer, failure.JournalInvalid:
@@ -23,7 +23,7 @@ func suspends(err error) bool {
 	return files.MachineFailed(err)
 }
 
-// record makes a completion durable. The answers that it took from the inbox are removed after that.
+// record makes a completion durable. The answers to a question are removed from the inbox after that.
 func (e *Engine) record(ev event) (Completion, error) {
 	op := ev.op
 	c := Completion{At: e.now(), Value: json.RawMessage("null")}
@@ -63,16 +63,16 @@ func (e *Engine) record(ev event) (Completion, error) {
 	return c, nil
 }
 
-// The texts of an operation's events: it begins, and is done or has failed with an error.
+// The texts of an operation's events: it begins, and is done, or has failed with an error that follows the text.
 const (
 	Begins     = "begins"
 	FailedWith = "failed: "
 )
 
-// NotReady begins the notice that an operation waits for the machine to be ready, before the reason.
+// NotReady begins the notice of an operation that suspends the run. The reason follows it.
 const NotReady = "not ready: "
 
-// Measured is the data of the event that an operation has ended, as far as it is known.
+// Measured is the data of the event that an operation has ended. What is not known of it is left out.
 type Measured struct {
 	Millis   int64        `json:"millis,omitempty"` // of the command or turn itself
 	Usage    *agent.Usage `json:"usage,omitempty"`
@@ -88,7 +88,7 @@ func measured(meta json.RawMessage) json.RawMessage {
 	return b
 }
 
-// encode is an operation's value as JSON that every reader takes: agents may have had a hand in it.
+// encode is an operation's value as JSON. What agents print may be invalid UTF-8, which becomes U+FFFD.
 func encode(value any) (json.RawMessage, error) {
 	b, err := json.Marshal(value)
 	if err != nil {
@@ -97,7 +97,7 @@ func encode(value any) (json.RawMessage, error) {
 	return bytes.ToValidUTF8(b, []byte("\uFFFD")), nil
 }
 
-// ending is the failure that an operation ends with. Whatever else ends a cancelled one early says no more than that.
+// ending is the failure that an operation ends with. Errors that only follow from its cancellation become the failure Cancelled.
 func (e *Engine) ending(op *Op, err error) error {
 	early := errors.Is(err, session.ErrCancelled)
 	if e.cancelled(op) {

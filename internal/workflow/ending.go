@@ -11,7 +11,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/session"
 )
 
-// ended handles the end that the workflow itself came to.
+// ended journals that the workflow returned or threw. An uncaught conflict of a write-back does not end the run: the write-back is
+// reopened, and the next worker tries it again.
 func (e *Engine) ended(ctx context.Context) (Outcome, error) {
 	if out, err := e.abandon(); err != nil {
 		return Outcome{}, err
@@ -37,7 +38,7 @@ func (e *Engine) ended(ctx context.Context) (Outcome, error) {
 	return e.finish(ctx, Failed, nil, err)
 }
 
-// uncaught is the write-back whose failure ended the workflow: the last one that failed like that.
+// uncaught is the write-back whose failure ended the workflow: the last one that failed with the same error.
 func (e *Engine) uncaught(w *protocol.Error) *Op {
 	for _, op := range slices.Backward(e.order) {
 		if op.Call.Op == protocol.OpWorkspaceWriteBack && op.failed != nil && op.failed.Code == w.Code && op.failed.Message == w.Message {
@@ -47,7 +48,7 @@ func (e *Engine) uncaught(w *protocol.Error) *Op {
 	return nil
 }
 
-// cut ends a run that was cancelled before this worker came.
+// cut ends a run that was cancelled before this worker started.
 func (e *Engine) cut(ctx context.Context) (Outcome, error) {
 	if out, err := e.abandon(); err != nil {
 		return Outcome{}, err
@@ -57,7 +58,8 @@ func (e *Engine) cut(ctx context.Context) (Outcome, error) {
 	return e.finish(ctx, Cancelled, nil, nil)
 }
 
-// failed tells a program that broke its limits, which is the workflow's own failure, from everything else.
+// failed ends the run where the workflow exceeded its limits, which is a failure of its own. Other errors are laufwerk's, and are
+// returned.
 func (e *Engine) failed(ctx context.Context, err error) (Outcome, error) {
 	if !failure.Is(err, failure.LimitExceeded) {
 		return Outcome{}, err
@@ -73,8 +75,8 @@ func (e *Engine) failed(ctx context.Context, err error) (Outcome, error) {
 	return e.finish(ctx, Failed, nil, err)
 }
 
-// abandon ends what is still under way although nobody will take its answer: what runs is fenced, and journaled as cancelled.
-// A non-nil outcome ends the worker's part instead.
+// abandon ends the operations that are in progress when the workflow no longer waits for them: their processes are fenced, and they
+// are journaled as cancelled. A non-nil outcome is that of Run: the worker had to leave before all had ended.
 func (e *Engine) abandon() (*Outcome, error) {
 	for op := range e.live {
 		op.cancelled = true
@@ -107,7 +109,7 @@ func (e *Engine) abandon() (*Outcome, error) {
 	return nil, nil
 }
 
-// finish journals the end of the run. Nothing of it is under way any more.
+// finish journals the end of the run. No operation is in progress.
 func (e *Engine) finish(ctx context.Context, state string, value json.RawMessage, err error) (Outcome, error) {
 	out := Outcome{State: state, Value: value, Err: err}
 	if state == Cancelled {
@@ -135,7 +137,7 @@ func (e *Engine) finish(ctx context.Context, state string, value json.RawMessage
 	return out, nil
 }
 
-// emptyInbox removes what nobody will take any more.
+// emptyInbox removes the messages that came too late.
 func (e *Engine) emptyInbox() {
 	if e.Inbox == nil {
 		return

@@ -1,12 +1,12 @@
 // Package workflow is the durable engine: it drives the isolate's child, performs the operations that the workflow asks
 // for, journals how they end, and after a kill brings the workflow back to the point where it was.
 //
-// Replay: recorded completions are delivered in recorded order, each followed by running the child until it can do nothing
-// more. Calls without a completion are queued meanwhile. When all that is recorded was asked for again, with the same
-// arguments, the queue is released; otherwise nothing is executed.
+// Replay delivers the recorded completions to the child in recorded order, and after each lets it run until it waits. Calls that
+// have no completion are queued. Once the workflow has asked again for every recorded operation, with the same arguments, the
+// queued ones are executed; where it has not, it was changed, and nothing is executed.
 //
-// One goroutine, the one that calls Run, speaks with the child, decides and journals completions. Each operation under way
-// has one of its own, which tells the first one how it goes through events.
+// The goroutine that calls Run speaks with the child, decides, and journals completions. Each operation in progress has a goroutine
+// of its own, which reports to it by events.
 package workflow
 
 import (
@@ -40,8 +40,8 @@ type Inbox interface {
 	Done(journal.Message) error
 }
 
-// Config is what an engine needs. Changed delivers a value whenever something may have come into the inbox. Events is called
-// by several goroutines.
+// Config is what an engine needs. Changed delivers a value whenever the inbox may have a new message. Events is called by several
+// goroutines.
 type Config struct {
 	Journal  *journal.Journal
 	Log      Log
@@ -52,9 +52,9 @@ type Config struct {
 	Changed  <-chan struct{}
 	Now      func() time.Time
 	Events   func(journal.Event)
-	// Stay keeps the worker although every operation waits for a person: somebody is asking at a terminal.
+	// Stay keeps the worker while every operation waits for a person: the questions are asked at a terminal.
 	Stay bool
-	// Ending is called once the workflow itself has ended, before that is journaled: sessions that are still open are closed.
+	// Ending closes what the workflow left open. It is called when the workflow has ended, before that is journaled.
 	Ending func(ctx context.Context, state string) error
 }
 
@@ -71,8 +71,8 @@ const (
 type Outcome struct {
 	State   string
 	Value   json.RawMessage // of a run that succeeded
-	Err     error           // why it failed, or was interrupted where it was not a person who did it
-	Ending  error           // what Ending could not do: resources that are retained
+	Err     error           // why it failed; or why it was interrupted, where no person did that
+	Ending  error           // what Ending could not release
 	Waiting []Waiting
 }
 
@@ -81,32 +81,32 @@ type Engine struct {
 	Config
 	journal Log
 	past    *history
-	asked   map[string]*Op // by identity
-	byChild map[string]*Op
-	order   []*Op // answered, in that order
-	queue   []*Op // asked for, and neither answered nor begun
-	live    map[*Op]bool
+	asked   map[string]*Op // all that the workflow asked for, by identity
+	byChild map[string]*Op // the same, by the child's ids
+	order   []*Op          // whose completions the child has, in that order
+	queue   []*Op          // asked for, and not launched yet
+	live    map[*Op]bool   // launched, and not ended yet
 	events  chan event
 	wg      sync.WaitGroup
 	parent  context.Context
 	stop    context.CancelCauseFunc
 	end     *protocol.Message // done or error
-	over    bool              // the end is journaled: nothing may follow it
+	over    bool              // the end is journaled: no record may follow it
 	answers map[string]chan journal.Message
-	seen    map[string]bool   // messages that were handed on
-	ready   []event           // of instant operations, to be taken in order
-	look    bool              // something may be new in the inbox
-	given   map[string]string // the message with the answer that is on its way to a question
-	amu     sync.Mutex
-	cancel  *journal.Message
+	seen    map[string]bool   // the ids of messages that a question has received
+	ready   []event           // of instant operations, to be handled in order
+	look    bool              // the inbox may have a new message
+	given   map[string]string // by the question's key: the id of the answer that it is checking
+	amu     sync.Mutex        // guards answers
+	cancel  *journal.Message  // the request to cancel the run
 }
 
-// event is what an operation tells the engine.
+// event is what an operation reports to the engine.
 type event struct {
 	op      *Op
-	waiting *Waiting
-	refused string // the message with an answer that did not fit
-	nobody  bool   // who was asked at the terminal went away
+	waiting *Waiting // it waits for a person
+	refused string   // the id of a message whose answer did not fit
+	nobody  bool     // the person at the terminal has left
 	value   any
 	meta    any
 	err     error
@@ -124,7 +124,7 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Stop ends the worker's part; cause is session.ErrInterrupted or session.ErrDetached.
+// Stop makes Run return; cause is session.ErrInterrupted or session.ErrDetached.
 func (e *Engine) Stop(cause error) { e.stop(cause) }
 
 func (e *Engine) now() time.Time { return e.Now().UTC() }
@@ -134,7 +134,7 @@ func (e *Engine) post(ev event) {
 	case e.events <- ev:
 	case <-e.parent.Done():
 		if ev.ended {
-			e.events <- ev // the channel is drained until every operation has ended
+			e.events <- ev // drain reads until every operation has ended
 		}
 	}
 }
@@ -146,16 +146,16 @@ func (e *Engine) emit(ev journal.Event) {
 	}
 }
 
-// Run executes until the workflow ends, waits for a person, or the worker is stopped. An error means that laufwerk itself
-// could not go on (the journal is full, the workflow changed): the run stays as it is, and can be resumed.
+// Run executes until the workflow ends, or waits for a person, or the worker is stopped. An error means that laufwerk could not go
+// on (the disk is full, the workflow changed): the run is left as it is, and can be resumed.
 func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 	defer e.drain()
 	worker := ctx
 	unhook := context.AfterFunc(worker, func() { e.stop(context.Cause(worker)) })
 	defer unhook()
-	ctx = context.WithoutCancel(worker) // a step of the child is short, and is never left half done
+	ctx = context.WithoutCancel(worker) // a step of the child is short, and always finished
 
-	err := e.takeMessages() // a cancellation that an earlier worker began counts, whatever the workflow makes of it
+	err := e.takeMessages() // a cancellation counts from the start, also if an earlier worker was killed while it cancelled
 	if err == nil {
 		err = e.replay(ctx)
 	}
@@ -174,9 +174,9 @@ func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 	return e.ended(ctx)
 }
 
-// turn begins what can begin and waits for one thing to happen. A non-nil outcome ends the worker's part.
+// turn launches what is queued and handles one event. A non-nil outcome is that of Run.
 func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
-	// The inbox is looked into when something may be new in it, and before the worker leaves.
+	// The inbox is read when it may have a new message, and always before the worker leaves because all operations wait.
 	if e.look || e.allWaiting() != nil {
 		e.look = false
 		if err := e.takeMessages(); err != nil {
@@ -202,7 +202,7 @@ func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
 	}
 	if len(e.ready) > 0 {
 		select {
-		case ev := <-e.events: // a workflow that only asks for the time keeps nothing else from happening
+		case ev := <-e.events: // first, so that a workflow which asks for the time again and again does not starve the others
 			return e.handle(ctx, ev)
 		case <-e.Changed:
 			e.look = true
@@ -223,13 +223,14 @@ func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
 	return nil, nil
 }
 
-// release lets what was asked for begin. What has completed before something earlier was taken back comes first, in
-// recorded order: it is delivered again, and journaled again, since its place in the order of things is a new one.
+// release launches the queued operations. Those with a completion from before a write-back was reopened are not executed again:
+// their completions are delivered first, in recorded order, and journaled a second time, where they now stand in the order of all
+// completions.
 func (e *Engine) release(ctx context.Context) error {
 	for e.cancel == nil {
 		var next *Op
 		for _, op := range e.queue {
-			if op.kept != nil && (next == nil || op.kept.place < next.kept.place) {
+			if op.kept != nil && (next == nil || op.kept.index < next.kept.index) {
 				next = op
 			}
 		}
@@ -247,6 +248,7 @@ func (e *Engine) release(ctx context.Context) error {
 	return nil
 }
 
+// again takes an operation with a kept completion from the queue, and journals and delivers that completion.
 func (e *Engine) again(ctx context.Context, op *Op) error {
 	for i, o := range e.queue {
 		if o == op {
@@ -269,6 +271,8 @@ func (e *Engine) again(ctx context.Context, op *Op) error {
 	return e.deliver(ctx, op, c)
 }
 
+// launch executes an operation in a goroutine of its own, or at once where it is instant. A cancelled operation that has no attempt
+// in progress is not executed, only what an earlier worker left of it is ended.
 func (e *Engine) launch(op *Op) {
 	e.live[op] = true
 	ctx, cancel := context.WithCancelCause(e.parent)
@@ -307,14 +311,14 @@ func (e *Engine) launch(op *Op) {
 	})
 }
 
-// cancelled says whether an operation is to end because its branch or the run was cancelled.
+// cancelled says whether an operation is to end because its strand or the run was cancelled.
 func (e *Engine) cancelled(op *Op) bool { return op.cancelled || e.cancel != nil }
 
-// handle takes an operation's event. A non-nil outcome ends the worker's part.
+// handle acts on an operation's event. A non-nil outcome is that of Run.
 func (e *Engine) handle(ctx context.Context, ev event) (*Outcome, error) {
 	switch {
 	case ev.refused != "":
-		e.look = true // another answer may have had to wait for this one
+		e.look = true // a second answer may have been left in the inbox behind this one
 		if e.given[ev.op.Call.Key] == ev.refused {
 			delete(e.given, ev.op.Call.Key)
 		}
@@ -339,8 +343,8 @@ func (e *Engine) handle(ctx context.Context, ev event) (*Outcome, error) {
 	return nil, e.deliver(ctx, ev.op, c)
 }
 
-// leftOpen is the outcome where an operation did not come to an end: because the worker leaves, or because the machine is
-// not ready. The operation goes on with the next worker, and nothing of it is journaled.
+// leftOpen is the outcome of Run where an operation returned without having ended, because the worker leaves or the machine is not
+// ready; nil where it has ended. No completion is journaled, and the next worker goes on with the operation.
 func (e *Engine) leftOpen(ev event) *Outcome {
 	switch {
 	case ev.err == nil:
@@ -361,7 +365,7 @@ func (e *Engine) leftOpen(ev event) *Outcome {
 	return &Outcome{State: Interrupted, Err: err}
 }
 
-// leaves says whether a handler left its operation open for the next worker.
+// leaves says whether a handler left its operation to the next worker.
 func leaves(err error) bool {
 	return errors.Is(err, session.ErrInterrupted) || errors.Is(err, session.ErrDetached)
 }
@@ -374,8 +378,8 @@ func (e *Engine) stopped() *Outcome {
 	return out
 }
 
-// drain waits until no operation is under way, so that none of them acts behind the back of whoever comes next. What
-// succeeded meanwhile is kept.
+// drain waits until every operation has returned, so that none acts while the next worker does. The completions of those that
+// succeed meanwhile are journaled.
 func (e *Engine) drain() {
 	e.stop(session.ErrDetached)
 	done := make(chan struct{})
@@ -402,6 +406,7 @@ func (e *Engine) drain() {
 	}
 }
 
+// allWaiting are the questions where every operation in progress waits for a person and none has an answer to check; nil otherwise.
 func (e *Engine) allWaiting() []Waiting {
 	if len(e.live) == 0 {
 		return nil

@@ -22,14 +22,14 @@ type past struct {
 	call     *protocol.Call
 	digest   string
 	attempt  int             // of the last started record, 0 if it never started
-	data     json.RawMessage // of that record; nil if nothing of it is to be joined
-	cut      int             // the last attempt that was cut
-	done     *journal.Record // its completion, and the place of that
-	place    int
-	optional bool // after an operation that was taken back: it may be asked for again, or not
+	data     json.RawMessage // of that record; nil if there is no attempt to join
+	cut      int             // the number of the last attempt that was cut
+	done     *journal.Record // its completion
+	index    int             // the index of that record in the journal
+	optional bool            // recorded after a completion that was reopened: the workflow need not ask for it again
 }
 
-// history is the journal in the order in which things happened.
+// history is what the journal knows of all operations.
 type history struct {
 	ops       map[string]*past
 	completed []*past // required completions, in recorded order
@@ -55,7 +55,7 @@ func readHistory(records []journal.Record) *history {
 			case journal.Cut:
 				p.cut = r.Attempt
 			case journal.Completed:
-				p.done, p.place, p.optional = r, i, false
+				p.done, p.index, p.optional = r, i, false
 				h.completed = append(h.completed, p)
 			}
 		case journal.Reopened:
@@ -65,8 +65,9 @@ func readHistory(records []journal.Record) *history {
 	return h
 }
 
-// reopen takes a completion back. What completed after it is kept for the case that the workflow asks for it again; what
-// was cancelled, because of it perhaps, is forgotten, and made anew if it is asked for.
+// reopen revokes a completion: the operation is executed again, and the workflow may go on differently. The later completions are
+// kept in case the workflow asks for the same operations again. Those that were cancelled, perhaps because of it, are dropped:
+// they are executed if the workflow asks for them.
 func (h *history) reopen(id string) {
 	w := h.ops[id]
 	if w == nil || w.done == nil {
@@ -74,7 +75,7 @@ func (h *history) reopen(id string) {
 	}
 	w.done = nil
 	for _, p := range h.ops {
-		if p.done == nil || p.place < w.place {
+		if p.done == nil || p.index < w.index {
 			continue
 		}
 		p.optional = true

@@ -28,30 +28,30 @@ type humanArgs struct {
 	Workspace   string   `json:"workspace,omitempty"`
 }
 
-// Asked is what a question's start leaves in the journal.
+// Asked is what the journal keeps of a question: the data of its attempt.
 type Asked struct {
 	Since  int64  `json:"since"`
 	Digest string `json:"digest,omitempty"` // of the frozen content that the answer is bound to
 }
 
-// Answered is what the engine remembers of an answer.
+// Answered is what the journal keeps of an answer.
 type Answered struct {
 	Workspace string      `json:"workspace,omitempty"`
 	Digest    string      `json:"digest,omitempty"`
 	Who       journal.Who `json:"who"`
 }
 
-// ErrNobody is what an Asker returns when the person at the terminal went away: the question stays open.
+// ErrNobody is the error of an Asker whose person has left the terminal: the question stays open.
 var ErrNobody = errors.New("nobody is at the terminal any more")
 
 // Asker asks at a terminal. It returns the answer as JSON, or the context's cause when the question was answered elsewhere.
 type Asker func(ctx context.Context, q Waiting) (json.RawMessage, journal.Who, error)
 
-// humans asks the people.
+// humans executes the operations that ask people.
 type humans struct {
-	ask    Asker // nil: nobody is at a terminal
+	ask    Asker // nil where nobody is at a terminal
 	freeze func(ctx context.Context, workspace string) (digest string, err error)
-	again  func(ctx context.Context, workspace, digest string) error // freeze, if what was kept is damaged
+	again  func(ctx context.Context, workspace, digest string) error // freezes again if the frozen content is damaged
 	mu     sync.Mutex                                                // one question at a time on the terminal
 	binds  func(workspace, digest string, kind string, answer json.RawMessage)
 }
@@ -96,7 +96,7 @@ func (h *humans) do(ctx context.Context, op *Op) (any, any, error) {
 	return value, Answered{Workspace: a.Workspace, Digest: asked.Digest, Who: who}, nil
 }
 
-// answer takes the first fitting answer, from the terminal or from the inbox.
+// answer is the first answer that fits, from the terminal or from the inbox.
 func (h *humans) answer(ctx context.Context, op *Op, q Waiting) (json.RawMessage, journal.Who, error) {
 	type reply struct {
 		value json.RawMessage

@@ -17,7 +17,7 @@ func (e *Engine) takeMessages() error {
 	if err != nil {
 		return err
 	}
-	behind := map[string]bool{} // questions with an answer that has to wait: a later one does not overtake it
+	behind := map[string]bool{} // the keys of questions whose next answer stays in the inbox: later ones must not overtake it
 	for _, m := range ms {
 		switch m.Kind {
 		case journal.Cancel:
@@ -34,7 +34,7 @@ func (e *Engine) takeMessages() error {
 			select {
 			case e.answer(m.Key) <- m:
 				e.seen[m.ID()], e.given[m.Key] = true, m.ID()
-			default: // one is waiting there already: the first answer counts
+			default: // an earlier answer is not checked yet
 				behind[m.Key] = true
 			}
 		}
@@ -42,6 +42,7 @@ func (e *Engine) takeMessages() error {
 	return nil
 }
 
+// answer is the channel of the answers to a question.
 func (e *Engine) answer(key string) chan journal.Message {
 	e.amu.Lock()
 	defer e.amu.Unlock()
@@ -70,7 +71,7 @@ func (e *Engine) settled(op *Op) error {
 	return nil
 }
 
-// Refuse says that an answer does not fit, and goes on waiting for another one.
+// Refuse removes an answer that does not fit. The question stays open.
 func (o *Op) Refuse(m journal.Message, why string) {
 	o.Event(noticef("an answer was not taken: %s", why))
 	_ = o.engine.Inbox.Done(m)

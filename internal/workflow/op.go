@@ -12,33 +12,34 @@ import (
 
 // Handler performs the operations of one kind.
 type Handler struct {
-	// Do performs an operation and returns its value (anything that JSON can carry) and what the engine is to remember.
-	// A failure that the workflow may catch is a *failure.Error. When ctx ends with ErrInterrupted or ErrDetached the
-	// handler returns that error, and the operation stays open for the next worker.
+	// Do executes an operation. It returns the value for the workflow (anything with a JSON form) and what the journal keeps for
+	// Recall. A failure that the workflow may catch is a *failure.Error. When ctx ends with ErrInterrupted or ErrDetached, Do
+	// returns that error: the operation is not completed, and the next worker goes on with it.
 	Do func(ctx context.Context, op *Op) (value, meta any, err error)
-	// Instant: Do has no effect and waits for nothing, so that it is done at once, in the engine's own loop.
+	// Instant says that Do has no effect and waits for nothing: it is called by the engine's own goroutine.
 	Instant bool
-	// Recall tells of a completion that is in the journal, in recorded order, before anything new is done. It may be nil.
+	// Recall restores what a recorded completion means for later operations. It is called in recorded order, before any new
+	// operation. It may be nil.
 	Recall func(call protocol.Call, c Completion) error
-	// Forget ends what an earlier worker may have left of an operation that is cancelled before anything of it was journaled.
-	// It may be nil.
+	// Forget releases what an earlier worker may have allocated for an operation that is now cancelled and of which nothing is
+	// journaled. It may be nil.
 	Forget func(ctx context.Context, op *Op) error
 	// Private returns the arguments as they may be journaled: without secrets. It may be nil.
 	Private func(args json.RawMessage) (json.RawMessage, error)
 }
 
-// Op is one operation on its way.
+// Op is one operation that the workflow asked for.
 type Op struct {
 	ID   string // the journal's identity
 	Call protocol.Call
 
-	attempt   int             // attempts that were started so far, by any worker
-	data      json.RawMessage // what the last attempt left for us: see Start
-	cut       int             // the last attempt that was recorded as cut
+	attempt   int             // how many attempts were started, by any worker
+	data      json.RawMessage // of the last attempt, see Start; nil where there is none to join
+	cut       int             // the number of the last attempt that is recorded as cut
 	child     string          // the id that the child calls it by
 	digest    string
 	journaled bool  // the call is in the journal already
-	kept      *past // its completion is to be delivered once more
+	kept      *past // has a completion from before a write-back was reopened, to be delivered once more
 	completed bool  // its completion is journaled
 	failed    *protocol.Error
 	cancel    context.CancelCauseFunc
@@ -70,13 +71,13 @@ type Option struct {
 // Name is the operation's identity within its run.
 func (o *Op) Name() string { return o.ID }
 
-// Attempts is how often it was started, by any worker, and what the last start left; nil where nothing of it is to be joined.
+// Attempts is the number of attempts that any worker started, and the data of the last one; nil where there is none to join.
 func (o *Op) Attempts() (int, json.RawMessage) { return o.attempt, o.data }
 
-// begun says that there may be something that an attempt has left under way.
+// begun says whether an attempt may still be in progress.
 func (o *Op) begun() bool { return len(o.data) > 0 }
 
-// Start makes the intent of one more attempt durable, before its effect. data is what a later worker needs to find the effect.
+// Start makes the intent of one more attempt durable, before its effect. With data, a later worker finds the effect.
 func (o *Op) Start(data any) error {
 	b, err := json.Marshal(data)
 	if err != nil {
@@ -88,7 +89,7 @@ func (o *Op) Start(data any) error {
 	return o.append(r)
 }
 
-// Advance makes durable how far the present attempt has come, in place of what its start left.
+// Advance replaces the data of the current attempt: it makes durable how far that has come.
 func (o *Op) Advance(data any) error {
 	b, err := json.Marshal(data)
 	if err != nil {
@@ -98,8 +99,7 @@ func (o *Op) Advance(data any) error {
 	return o.append(journal.Record{Type: journal.Started, Op: o.ID, Attempt: o.attempt, Data: b})
 }
 
-// Cut records that what the last attempt ran was ended before it finished. A worker that comes back to an attempt that was
-// cut already records nothing.
+// Cut records that the processes of the last attempt were ended before they finished; nothing where that is recorded already.
 func (o *Op) Cut(reason string) error {
 	if o.cut == o.attempt {
 		return nil
@@ -123,7 +123,7 @@ func (o *Op) appendAt(at time.Time, r journal.Record) error {
 	return nil
 }
 
-// private is a call as it may be journaled. Of one whose arguments are not understood nothing but their digest is.
+// private is a call as it may be journaled. Arguments that this version does not understand are left out; their digest is kept.
 func (e *Engine) private(c protocol.Call) protocol.Call {
 	h, known := e.Handlers[c.Op]
 	if known && h.Private == nil {
@@ -142,7 +142,7 @@ func (e *Engine) private(c protocol.Call) protocol.Call {
 // Wait says that this operation waits for a person; the worker may leave when every operation does.
 func (o *Op) Wait(w Waiting) { o.engine.post(event{op: o, waiting: &w}) }
 
-// Event tells those who follow the run.
+// Event adds to the run's event log.
 func (o *Op) Event(ev journal.Event) {
 	ev.Op = o.ID
 	o.engine.emit(ev)

@@ -40,7 +40,7 @@ type OperationsConfig struct {
 // ClosingTime is how long closing the sessions that a workflow left open may take.
 const ClosingTime = time.Minute
 
-// Operations performs what workflows ask for.
+// Operations executes the operations of workflows.
 type Operations struct {
 	c          OperationsConfig
 	sessions   *session.Manager
@@ -61,7 +61,7 @@ func NewOperations(c OperationsConfig) *Operations {
 	return o
 }
 
-// Handlers is the table of operations. What is not in it is not part of this version.
+// Handlers is the table of operations. This version has no others.
 func (o *Operations) Handlers() map[string]Handler {
 	h := sessionHandlers(o.sessions)
 	h[protocol.OpWorkspaceOpen] = Handler{Do: o.workspaces.open, Recall: o.workspaces.recallOpen, Forget: o.workspaces.forget, Private: withoutDefinition}
@@ -74,7 +74,7 @@ func (o *Operations) Handlers() map[string]Handler {
 	return withoutSecrets(h, o.c.Secrets)
 }
 
-// End closes the sessions that are still open once the workflow has ended, and frees the run's holds.
+// End closes the sessions that are still open when the workflow has ended, and drops the run's locks.
 func (o *Operations) End(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, ClosingTime)
 	defer cancel()

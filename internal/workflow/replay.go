@@ -15,7 +15,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/sha256hex"
 )
 
-// replay brings the workflow back to where it was. Nothing is executed.
+// replay brings the workflow back to where it was, by the recorded completions alone. It executes nothing.
 func (e *Engine) replay(ctx context.Context) error {
 	if err := e.step(ctx, nil); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (e *Engine) replay(ctx context.Context) error {
 		if err := e.recall(op, c); err != nil {
 			return err
 		}
-		if e.end != nil { // what was cancelled because the workflow had ended: nobody takes the answer
+		if e.end != nil { // it was cancelled because the workflow had ended, which does not wait for it
 			continue
 		}
 		if err := e.deliver(ctx, op, c); err != nil {
@@ -57,7 +57,7 @@ func (e *Engine) changed(format string, args ...any) error {
 		fmt.Sprintf(format, args...)).WithHint("laufwerk runs cancel %s && laufwerk cleanup %s", run, run)
 }
 
-// step sends one message to the child and takes what it says until it is quiet again.
+// step sends one message to the child and handles its messages until it waits again.
 func (e *Engine) step(ctx context.Context, m *protocol.Message) error {
 	out, err := e.Program.Step(ctx, m)
 	if err != nil {
@@ -94,7 +94,7 @@ func (e *Engine) step(ctx context.Context, m *protocol.Message) error {
 	return nil
 }
 
-// take registers a call; it runs once the replay is over.
+// take registers a call of the workflow. Where it has no completion, it is executed once the replay is over.
 func (e *Engine) take(m protocol.Message) error {
 	if m.Call == nil || m.ID == "" {
 		return failure.New(failure.Internal, "the isolate asked for nothing")
@@ -121,7 +121,7 @@ func (e *Engine) take(m protocol.Message) error {
 	return nil
 }
 
-// difference names the argument that changed, without showing values. Both are as they are journaled: without secrets.
+// difference is the name of the argument that changed. Both sides are as they are journaled, without secrets.
 func difference(before *protocol.Call, now json.RawMessage) string {
 	var a, b map[string]any
 	if before == nil || json.Unmarshal(before.Args, &a) != nil || json.Unmarshal(now, &b) != nil {
@@ -137,7 +137,7 @@ func difference(before *protocol.Call, now json.RawMessage) string {
 	return "arguments"
 }
 
-// load reads a completion from its record; a large value comes from the disk only now.
+// load is the completion in a record. A large value is read from its blob only now.
 func (e *Engine) load(r *journal.Record) (Completion, error) {
 	v, err := e.Journal.Load(r.Value)
 	return Completion{At: r.At, Value: v, Error: r.Error, Meta: r.Meta}, err
@@ -150,7 +150,7 @@ func (e *Engine) recall(op *Op, c Completion) error {
 	return nil
 }
 
-// deliver gives the child an answer.
+// deliver gives the child a completion.
 func (e *Engine) deliver(ctx context.Context, op *Op, c Completion) error {
 	op.failed = c.Error
 	e.order = append(e.order, op)

@@ -11,9 +11,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/redact"
 )
 
-// Secrets become known while operations run, before anything that an agent or a command said is handed on. Whatever leaves
-// an operation passes through here: its value, which is also what the workflow gets, so that a replay is the same; its
-// failure; what a later worker is left; its events.
+// Secrets become known while operations are executed, before the output of an agent or a command leaves them. All that leaves an
+// operation is redacted here: its value, which the workflow gets redacted too, so that a replay delivers the same; its failure;
+// the data that a later worker needs; its events.
 
 // withoutSecrets is a table of operations whose results hold no secret.
 func withoutSecrets(table map[string]Handler, s *redact.Secrets) map[string]Handler {
@@ -50,7 +50,7 @@ func cleanValue(s *redact.Secrets, v any) (any, error) {
 	return json.RawMessage(s.JSON(b)), nil
 }
 
-// cleanError keeps an error that holds no secret as it is: what is in its chain counts.
+// cleanError returns an error that holds no secret unchanged, with the errors that it wraps.
 func cleanError(s *redact.Secrets, err error) error {
 	text := err.Error()
 	f := failure.As(err)
@@ -84,7 +84,7 @@ func cleanError(s *redact.Secrets, err error) error {
 	return &out
 }
 
-// CleanLog is a log into which no secret gets.
+// CleanLog redacts what is appended to a log.
 func CleanLog(l Log, s *redact.Secrets) Log { return cleanLog{l, s} }
 
 type cleanLog struct {
@@ -105,8 +105,8 @@ func (l cleanLog) Append(r journal.Record) error {
 	return l.log.Append(r)
 }
 
-// CleanEvents hands events on without secrets. The output of a command comes in pieces that are split anywhere: what may be
-// the beginning of a secret is told with the next piece, and counts as told only then.
+// CleanEvents redacts events. The output of a command comes in pieces that may split a secret: an end of one that could be the
+// beginning of a secret is held back, becomes part of the next event, and counts as logged (Upto) only then.
 func CleanEvents(s *redact.Secrets, tell func(journal.Event)) func(journal.Event) {
 	c := &cleaner{s: s, tell: tell, outputs: map[string]*output{}}
 	return c.event
@@ -119,7 +119,7 @@ type cleaner struct {
 	outputs map[string]*output // by operation
 }
 
-// output is what one command writes. last is its last event, whose end may be held back.
+// output is the output of one command. last is its last event, whose end may be held back.
 type output struct {
 	stream *redact.Stream
 	last   journal.Event
@@ -129,7 +129,7 @@ func (c *cleaner) event(ev journal.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch ev.Kind {
-	case "attempt": // another one begins anew
+	case "attempt": // its output begins at the start again
 		delete(c.outputs, ev.Op)
 	case "operation":
 		c.flush(ev.Op)

@@ -20,7 +20,7 @@ func sessionHandlers(m *session.Manager) map[string]Handler {
 	return h
 }
 
-// workHandlers are what is done in a session that is open, and on the host.
+// workHandlers are the operations in an open session, and on the host.
 func workHandlers(m *session.Manager) map[string]Handler {
 	return map[string]Handler{
 		protocol.OpSessionAsk: {
@@ -142,15 +142,15 @@ type fileArgs struct {
 	Base64 []byte `json:"base64"`
 }
 
-// ran is what the engine remembers of a session that ran one turn.
+// ran is what the journal keeps of a session that ran one turn.
 type ran struct {
 	session.Turned
 	Opened *session.Opened `json:"opened,omitempty"`
 	Closed bool            `json:"closed,omitempty"`
 }
 
-// runSession opens, asks once and closes. All of it is one operation: every step can be done again, and an attempt that was
-// started is found by its place in the journal.
+// runSession opens a session, asks once, and closes it, as one operation: opening and closing can be repeated, and the attempt of
+// the turn is found by the data in the journal.
 func runSession(ctx context.Context, m *session.Manager, op *Op) (any, any, error) {
 	var open session.OpenArgs
 	var ask session.AskArgs
@@ -178,7 +178,7 @@ func runSession(ctx context.Context, m *session.Manager, op *Op) (any, any, erro
 		} else if answer.Value, err = json.Marshal(value); err != nil {
 			return nil, nil, err
 		}
-		// Closing removes the records of the turn: its answer is durable before.
+		// Closing removes the records of the turn, so its answer is made durable before.
 		if err := op.Advance(answer); err != nil {
 			return nil, nil, err
 		}
@@ -199,7 +199,7 @@ type answered struct {
 	Error *protocol.Error `json:"error,omitempty"`
 }
 
-// stays says whether the operation stays open for the next worker.
+// stays says whether an error leaves the operation to the next worker.
 func stays(err error) bool {
 	return err != nil && (suspends(err) || leaves(err))
 }
@@ -228,7 +228,7 @@ func recallTurn(m *session.Manager, key string, c Completion) error {
 	return nil
 }
 
-// withoutValues replaces literal values of variables, and what is fed to a command, by their hashes.
+// withoutValues replaces literal values of variables, and the bytes for a command's stdin or a file, by their hashes.
 func withoutValues(args json.RawMessage) (json.RawMessage, error) {
 	var a map[string]json.RawMessage
 	if err := json.Unmarshal(args, &a); err != nil {

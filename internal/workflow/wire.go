@@ -37,7 +37,7 @@ func WireError(err error) *protocol.Error {
 	return out
 }
 
-// Failure is the way back: what a workflow did not catch, as a failure of the command.
+// Failure is the inverse: what a workflow did not catch, as a failure of the command.
 func Failure(w *protocol.Error) error {
 	f := failure.New(failure.Kind(w.Code), "%s", w.Message)
 	known := false
@@ -68,7 +68,7 @@ func Failure(w *protocol.Error) error {
 	return f
 }
 
-// again reads a field that went through JSON, or that is on its way there.
+// again reads a field through JSON, which it may have passed already or not.
 func again(v, into any) bool {
 	b, err := json.Marshal(v)
 	return err == nil && json.Unmarshal(b, into) == nil

@@ -32,7 +32,7 @@ const (
 // WorkspaceProvider is the provider of claims on workspaces.
 const WorkspaceProvider = "workspace"
 
-// workspaces opens, freezes and writes back.
+// workspaces executes the operations on workspaces: open, freeze, write back.
 type workspaces struct {
 	c     OperationsConfig
 	quiet func(ctx context.Context, workspace string, fn func() error) error // runs fn while no session can write
@@ -40,7 +40,7 @@ type workspaces struct {
 	byID  map[string]*opened
 }
 
-// opened is a workspace of this run. It is what the completion of workspace.open remembers.
+// opened is a workspace of this run, as the completion of workspace.open keeps it.
 type opened struct {
 	ID     string         `json:"id"`
 	Mode   string         `json:"mode"`
@@ -101,7 +101,7 @@ func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
 	return map[string]string{"id": o.ID, "mode": o.Mode}, o, nil
 }
 
-// owner is whom a target needs a workspace's files to belong to, nil for the worker.
+// owner is the user who must own a workspace's files for a target; nil for the worker's own.
 func owner(ctx context.Context, p providers.Provider, def targets.Definition) (*workspace.Owner, error) {
 	uid, gid, ok, err := p.Owner(ctx, def)
 	if err != nil || !ok {
@@ -110,7 +110,7 @@ func owner(ctx context.Context, p providers.Provider, def targets.Definition) (*
 	return &workspace.Owner{UID: uid, GID: gid}, nil
 }
 
-// forget ends what is left of a workspace that was not made whole, or of which nobody knows.
+// forget releases a workspace whose opening was cancelled before it was journaled.
 func (w *workspaces) forget(ctx context.Context, op *Op) error {
 	c, ok, err := w.c.Driver.ByOperation(ctx, w.c.Run, op.ID)
 	if err != nil || !ok {
@@ -120,8 +120,7 @@ func (w *workspaces) forget(ctx context.Context, op *Op) error {
 	return err
 }
 
-// allocate makes the workspace's directory, with the copy in it, as a claim. A direct workspace also holds its source, which
-// then belongs to this run alone.
+// allocate makes the workspace's directory, with the copy in it, as a claim. A direct workspace locks its source for this run.
 func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, spec workspace.Spec) error {
 	doc, err := json.Marshal(spec)
 	if err != nil {
@@ -159,7 +158,7 @@ func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, spec works
 	return nil
 }
 
-// withoutDefinition keeps what names the target, not its options: they may hold values of variables.
+// withoutDefinition keeps the target's id, kind and fingerprint, not its options, which may hold values of variables.
 func withoutDefinition(args json.RawMessage) (json.RawMessage, error) {
 	var a map[string]json.RawMessage
 	if err := json.Unmarshal(args, &a); err != nil {
@@ -194,7 +193,7 @@ func (w *workspaces) target(d targets.Definition) (targets.Definition, providers
 	return def, p, nil
 }
 
-// path resolves what a workflow names: relative to the project's root, "~/" is the user's home.
+// path resolves a path of a workflow: relative ones start at the project's root, "~/" is the user's home.
 func (w *workspaces) path(p string) string {
 	switch {
 	case strings.HasPrefix(p, "~/"):
@@ -243,7 +242,7 @@ func (w *workspaces) forSession(id string) (session.Workspace, bool) {
 	return session.Workspace{ID: o.ID, Dir: o.Dir, Target: o.Target, Direct: o.Mode == Direct}, true
 }
 
-// freeze takes the private copy of the changes, while nobody can write.
+// freeze makes a private copy of the workspace's changes while no session can write.
 func (w *workspaces) freeze(ctx context.Context, o *opened) (f workspace.Freeze, err error) {
 	if o.Mode == Direct {
 		return f, failure.New(failure.Unsupported, "a direct workspace is the source itself: it has no difference and no write-back")
@@ -310,7 +309,7 @@ func (w *workspaces) diff(ctx context.Context, op *Op) (any, any, error) {
 	return map[string]any{"digest": f.Digest, "changes": workspace.ToSurface(f.Changes), "text": text, "ignored": f.Ignored}, nil, nil
 }
 
-// writing is what the start of a write-back leaves in the journal.
+// writing is the data of a write-back's attempt in the journal.
 type writing struct {
 	Dir      string `json:"dir"` // of the plan, relative to the run's folder
 	Digest   string `json:"digest"`
@@ -340,8 +339,8 @@ func (w *workspaces) writeBack(ctx context.Context, op *Op) (any, any, error) {
 	return map[string]any{"digest": f.Digest, "approved": at.Approved, "changes": workspace.ToSurface(f.Changes)}, at, nil
 }
 
-// bring has the source hold what is to be written when it returns nil. What an earlier worker began is brought to its end,
-// whatever workspace and source have become since.
+// bring writes the frozen content to the source. A write-back that an earlier worker started is completed with the content of that
+// time, even if workspace or source were changed since.
 func (w *workspaces) bring(ctx context.Context, op *Op, o *opened, allow []string, at *writing) (f workspace.Freeze, err error) {
 	dir := filepath.Join(w.c.RunDir, at.Dir)
 	begun, err := writeback.Pending(dir)
@@ -372,7 +371,7 @@ func (w *workspaces) bring(ctx context.Context, op *Op, o *opened, allow []strin
 	}
 	return f, w.holding(ctx, f, op.ID, dir, func() error {
 		switch {
-		case finished: // and its worker was killed before that was journaled
+		case finished: // its worker was killed before the completion was journaled
 			return nil
 		case begun != nil:
 			op.Event(noticef("a write-back that was begun before is continued"))
@@ -395,7 +394,8 @@ func (w *workspaces) bring(ctx context.Context, op *Op, o *opened, allow []strin
 	})
 }
 
-// content is what may be written: the approved freeze, if the workspace still is what was approved, else a new one.
+// content is the freeze to write, and whether a person approved it: the approved one if the workspace is unchanged since, or a new
+// one where no question was bound to the workspace or the answer was no to other content.
 func (w *workspaces) content(ctx context.Context, o *opened) (workspace.Freeze, bool, error) {
 	now, err := w.freeze(ctx, o)
 	if err != nil {
@@ -419,7 +419,8 @@ func (w *workspaces) content(ctx context.Context, o *opened) (workspace.Freeze, 
 	return approved, b.approved, err
 }
 
-// holding keeps others from writing to the source, until the plan is done or undone: also over a kill.
+// holding calls fn with the source locked against other write-backs. The lock is kept, over a kill too, until the plan is applied
+// or undone.
 func (w *workspaces) holding(ctx context.Context, f workspace.Freeze, op, dir string, fn func() error) error {
 	holder := WriteBackHolder(w.c.Run, op)
 	err := w.c.Driver.TakeHold(ctx, claims.HoldRequest{
@@ -438,11 +439,11 @@ func (w *workspaces) holding(ctx context.Context, f workspace.Freeze, op, dir st
 	return err
 }
 
-// WriteBackHolder is who holds the source while a write-back of a run is under way.
+// WriteBackHolder is the holder of the lock on a source while a write-back of a run is in progress.
 func WriteBackHolder(run, op string) string { return run + "/" + op }
 
-// IsWriteBackHolder says whether a holder is the write-back of a run whose plan is in the folder, or any of its write-backs
-// with "".
+// IsWriteBackHolder says whether a holder is the write-back of the run whose plan is in the folder; with "", any write-back of the
+// run.
 func IsWriteBackHolder(holder, run, folder string) bool {
 	op, ok := strings.CutPrefix(holder, run+"/")
 	return ok && (folder == "" || opFolder(op) == folder)
