@@ -217,7 +217,7 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 	if st.Drift != "" {
 		tell(journal.Event{At: s.now(), Kind: "notice", Text: st.Drift + "; the run goes on with the code that it started with"})
 	}
-	out, err := s.execute(ctx, st, j, w, records, tell, h)
+	out, err := s.execute(ctx, worker{Started: st, journal: j, log: w, records: records, events: tell, hooks: h})
 	if err != nil {
 		reason := err.Error()
 		r.State, r.Reason, r.Code = Running, reason, string(failure.KindOf(err))
@@ -235,8 +235,18 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 	return res, err
 }
 
-func (s *Service) execute(ctx context.Context, st Started, j *journal.Journal, w *journal.Writer, records []journal.Record, tell func(journal.Event), h Hooks) (workflow.Outcome, error) {
-	r := st.Run
+// worker is what this process has of the run that it works on.
+type worker struct {
+	Started
+	journal *journal.Journal
+	log     *journal.Writer
+	records []journal.Record // that were in the journal when it was opened
+	events  func(journal.Event)
+	hooks   Hooks
+}
+
+func (s *Service) execute(ctx context.Context, w worker) (workflow.Outcome, error) {
+	r := w.Run
 	var bundle protocol.Bundle
 	if err := files.ReadJSON(runFile(s.Dir(r.ID), "bundle.json"), &bundle); err != nil {
 		return workflow.Outcome{}, failure.Wrap(err, failure.JournalInvalid, "read the code of run %s", r.ID)
@@ -253,18 +263,18 @@ func (s *Service) execute(ctx context.Context, st Started, j *journal.Journal, w
 	}
 	defer child.Close()
 
-	config := s.operations(st, j, h)
+	config := s.operations(w.Started, w.journal, w.hooks)
 	config.Secrets = redact.NewSecrets()
 	ops := workflow.NewOperations(config)
-	changed, stop := s.watch(j)
+	changed, stop := s.watch(w.journal)
 	defer stop()
 	program, err := withOutput(child, bundle.Output)
 	if err != nil {
 		return workflow.Outcome{}, err
 	}
 	e, err := workflow.New(workflow.Config{
-		Journal: j, Log: workflow.CleanLog(w, config.Secrets), Records: records, Program: program, Handlers: ops.Handlers(), Inbox: j, Changed: changed,
-		Now: s.Now, Events: workflow.CleanEvents(config.Secrets, tell), Stay: h.Ask != nil, Ending: ops.End,
+		Journal: w.journal, Log: workflow.CleanLog(w.log, config.Secrets), Records: w.records, Program: program, Handlers: ops.Handlers(), Inbox: w.journal, Changed: changed,
+		Now: s.Now, Events: workflow.CleanEvents(config.Secrets, w.events), Stay: w.hooks.Ask != nil, Ending: ops.End,
 	})
 	if err != nil {
 		return workflow.Outcome{}, err

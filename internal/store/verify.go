@@ -266,7 +266,7 @@ func (w *walker) page(id uint64) (flags uint16, count int, b []byte, err error) 
 }
 
 func (w *walker) database(m meta) error {
-	if err := w.tree(m.root, nil, nil, nil, 0); err != nil {
+	if err := w.tree(treePage{id: m.root}); err != nil {
 		return err
 	}
 	flags, count, b, err := w.page(m.freelist)
@@ -299,98 +299,109 @@ func (w *walker) database(m meta) error {
 	return nil
 }
 
-// tree visits the pages below one page. Bucket is the path of the bucket that they belong to, nil for the root. Keys must be
-// at or above low and below high, where those are given.
-func (w *walker) tree(id uint64, bucket, low, high []byte, depth int) error {
-	if depth > maxDepth {
+// treePage is a page of a bucket's tree. Its keys must be at or above low and below high, where those are given.
+type treePage struct {
+	id        uint64
+	data      []byte
+	count     int    // of its entries
+	bucket    []byte // the path of the bucket, nil for the root
+	low, high []byte
+	depth     int
+}
+
+// tree visits a page, of which data and count are still to be read, and the pages below it.
+func (w *walker) tree(p treePage) error {
+	if p.depth > maxDepth {
 		return damaged("its pages are nested too deeply")
 	}
-	flags, count, b, err := w.page(id)
+	flags, count, b, err := w.page(p.id)
 	if err != nil {
 		return err
 	}
+	p.count, p.data = count, b
 	switch flags {
 	case flagBranch:
-		return w.branch(id, b, count, bucket, low, high, depth)
+		return w.branch(p)
 	case flagLeaf:
-		return w.leaf(id, b, count, bucket, low, high, depth)
+		return w.leaf(p)
 	default:
-		return damaged("page %d is of type %#x", id, flags)
+		return damaged("page %d is of type %#x", p.id, flags)
 	}
 }
 
-func (w *walker) branch(id uint64, b []byte, count int, bucket, low, high []byte, depth int) error {
-	le := binary.LittleEndian
-	if count == 0 || pageHeader+count*elemLen > len(b) {
-		return damaged("page %d has %d entries", id, count)
+func (w *walker) branch(p treePage) error {
+	le, b := binary.LittleEndian, p.data
+	if p.count == 0 || pageHeader+p.count*elemLen > len(b) {
+		return damaged("page %d has %d entries", p.id, p.count)
 	}
-	keys := make([][]byte, count)
-	for i := range count {
+	keys := make([][]byte, p.count)
+	for i := range p.count {
 		at := pageHeader + i*elemLen
 		key, ok := slice(b, at, le.Uint32(b[at:]), 0, le.Uint32(b[at+4:]))
-		if !ok || !between(key, low, high) || (i > 0 && bytes.Compare(keys[i-1], key) >= 0) {
-			return damaged("entry %d of page %d is out of place", i, id)
+		if !ok || !between(key, p.low, p.high) || (i > 0 && bytes.Compare(keys[i-1], key) >= 0) {
+			return damaged("entry %d of page %d is out of place", i, p.id)
 		}
 		keys[i] = key
 	}
-	for i := range count {
-		end := high
-		if i+1 < count {
+	for i := range p.count {
+		end := p.high
+		if i+1 < p.count {
 			end = keys[i+1]
 		}
-		if err := w.tree(le.Uint64(b[pageHeader+i*elemLen+8:]), bucket, keys[i], end, depth+1); err != nil {
+		below := treePage{id: le.Uint64(b[pageHeader+i*elemLen+8:]), bucket: p.bucket, low: keys[i], high: end, depth: p.depth + 1}
+		if err := w.tree(below); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *walker) leaf(id uint64, b []byte, count int, bucket, low, high []byte, depth int) error {
-	le := binary.LittleEndian
-	if pageHeader+count*elemLen > len(b) {
-		return damaged("page %d has %d entries", id, count)
+func (w *walker) leaf(p treePage) error {
+	le, b := binary.LittleEndian, p.data
+	if pageHeader+p.count*elemLen > len(b) {
+		return damaged("page %d has %d entries", p.id, p.count)
 	}
 	var last []byte
-	for i := range count {
+	for i := range p.count {
 		at := pageHeader + i*elemLen
 		flags, pos, ksize, vsize := le.Uint32(b[at:]), le.Uint32(b[at+4:]), le.Uint32(b[at+8:]), le.Uint32(b[at+12:])
 		key, ok := slice(b, at, pos, 0, ksize)
 		value, ok2 := slice(b, at, pos, ksize, vsize)
-		if !ok || !ok2 || ksize == 0 || !between(key, low, high) || (i > 0 && bytes.Compare(last, key) >= 0) {
-			return damaged("entry %d of page %d is out of place", i, id)
+		if !ok || !ok2 || ksize == 0 || !between(key, p.low, p.high) || (i > 0 && bytes.Compare(last, key) >= 0) {
+			return damaged("entry %d of page %d is out of place", i, p.id)
 		}
 		last = key
 		switch {
 		case flags == elemBucket:
-			if err := w.bucket(id, key, value, bucket, depth); err != nil {
+			if err := w.bucket(p, key, value); err != nil {
 				return err
 			}
-		case flags == 0 && bucket != nil:
-			w.record(bucket, key, value)
+		case flags == 0 && p.bucket != nil:
+			w.record(p.bucket, key, value)
 		default:
-			return damaged("entry %d of page %d is of type %#x", i, id, flags)
+			return damaged("entry %d of page %d is of type %#x", i, p.id, flags)
 		}
 	}
 	return nil
 }
 
-// bucket visits a bucket: on pages of its own, or inline in the value.
-func (w *walker) bucket(id uint64, key, value, parent []byte, depth int) error {
+// bucket visits a bucket that is an entry of page p: on pages of its own, or inline in the value.
+func (w *walker) bucket(p treePage, key, value []byte) error {
 	le := binary.LittleEndian
-	if parent != nil {
-		key = append(append(bytes.Clone(parent), '/'), key...)
+	if p.bucket != nil {
+		key = append(append(bytes.Clone(p.bucket), '/'), key...)
 	}
 	if len(value) < 16 {
-		return damaged("bucket %q on page %d is cut short", key, id)
+		return damaged("bucket %q on page %d is cut short", key, p.id)
 	}
 	if root := le.Uint64(value); root != 0 {
-		return w.tree(root, key, nil, nil, depth+1)
+		return w.tree(treePage{id: root, bucket: key, depth: p.depth + 1})
 	}
 	inline := value[16:]
 	if len(inline) < pageHeader || le.Uint16(inline[8:]) != flagLeaf || le.Uint64(inline) != 0 || le.Uint32(inline[12:]) != 0 {
-		return damaged("bucket %q on page %d is no bucket", key, id)
+		return damaged("bucket %q on page %d is no bucket", key, p.id)
 	}
-	return w.leaf(id, inline, int(le.Uint16(inline[10:])), key, nil, nil, depth+1)
+	return w.leaf(treePage{id: p.id, data: inline, count: int(le.Uint16(inline[10:])), bucket: key, depth: p.depth + 1})
 }
 
 func (w *walker) record(bucket, key, sealed []byte) {

@@ -118,11 +118,10 @@ func (c *checker) one(ch *change) {
 			return
 		}
 	}
-	there, ok := c.above(ch)
-	if !ok {
+	switch c.parentsOf(ch) {
+	case parentsRefused:
 		return
-	}
-	if there {
+	case parentsPresent:
 		var err error
 		if ch.source, err = read(c.root, ch.path); err == nil && ch.source != nil {
 			ch.info, err = c.root.Lstat(ch.path)
@@ -139,9 +138,17 @@ func (c *checker) one(ch *change) {
 	c.compare(ch)
 }
 
-// above looks at the directories that lead to a change: there says whether the source can hold the path at all, ok whether
-// the change can be judged on.
-func (c *checker) above(ch *change) (there, ok bool) {
+// parents is what the directories above a change's path are in the source.
+type parents int
+
+const (
+	parentsPresent parents = iota
+	parentsAbsent          // so the path is absent as well
+	parentsRefused         // the change cannot be applied, and was reported
+)
+
+// parentsOf examines the directories above a change's path.
+func (c *checker) parentsOf(ch *change) parents {
 	for _, dir := range ancestors(ch.path) {
 		info, err := c.root.Lstat(dir)
 		missing := errors.Is(err, fs.ErrNotExist)
@@ -149,30 +156,30 @@ func (c *checker) above(ch *change) (there, ok bool) {
 		switch {
 		case err != nil && !missing:
 			c.conflict(ch, "its directory %q cannot be read in the source: %v", dir, cause(err))
-			return false, false
+			return parentsRefused
 		case !missing && info.Mount:
 			c.bar(ch, "something is mounted at its directory %q in the source", dir)
-			return false, false
+			return parentsRefused
 		case d != nil && !d.after.isDir() && ch.after != nil:
 			c.bar(ch, "its directory %q is no directory in the workspace", dir)
-			return false, false
+			return parentsRefused
 		case !missing && info.Type == safefs.Dir:
 		case d != nil: // becomes a directory, or stops being one; what the source has instead is d's own affair
-			return false, true
+			return parentsAbsent
 		case !missing && info.Type == safefs.Symlink:
 			c.bar(ch, "its directory %q is a link in the source", dir)
-			return false, false
+			return parentsRefused
 		case ch.after == nil: // gone already
-			return false, true
+			return parentsAbsent
 		case missing:
 			c.conflict(ch, "its directory %q is no longer in the source", dir)
-			return false, false
+			return parentsRefused
 		default:
 			c.conflict(ch, "its directory %q is a %s in the source", dir, info.Type)
-			return false, false
+			return parentsRefused
 		}
 	}
-	return true, true
+	return parentsPresent
 }
 
 // compare holds base, freeze and source of one path against each other.
