@@ -30,17 +30,10 @@ func Fields(path string, raw json.RawMessage, known ...string) (map[string]json.
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(known, name) {
-			return nil, Invalid(Join(path, name), "there is no such option%s", didYouMean(name, known))
+			return nil, Invalid(Join(path, name), "there is no such option%s", suggest.Alternatives(name, known))
 		}
 	}
 	return fields, nil
-}
-
-func didYouMean(name string, known []string) string {
-	if near := suggest.Closest(name, known); near != "" {
-		return fmt.Sprintf("; did you mean `%s`?", near)
-	}
-	return fmt.Sprintf("; there are `%s`", strings.Join(known, "`, `"))
 }
 
 // Join is the path of a member.

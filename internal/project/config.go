@@ -38,7 +38,7 @@ func parse(value json.RawMessage) (config, error) {
 	known := []string{"projectId", "executions", "concurrency"}
 	for _, k := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(known, k) {
-			return c, wrong(k, "defineConfig has no such option%s", didYouMean(k, known))
+			return c, wrong(k, "defineConfig has no such option%s", suggest.Alternatives(k, known))
 		}
 	}
 	raw, ok := fields["projectId"]
@@ -92,13 +92,6 @@ func wrong(path, format string, args ...any) error {
 		return failure.New(failure.Usage, "%s", message)
 	}
 	return failure.New(failure.Usage, "%s: %s", path, message).WithPaths(path)
-}
-
-func didYouMean(word string, known []string) string {
-	if near := suggest.Closest(word, known); near != "" {
-		return fmt.Sprintf("; did you mean `%s`?", near)
-	}
-	return fmt.Sprintf("; there are `%s`", strings.Join(known, "`, `"))
 }
 
 func object(raw json.RawMessage) (map[string]json.RawMessage, bool) {

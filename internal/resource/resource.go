@@ -5,6 +5,7 @@ package resource
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -24,6 +25,11 @@ func (o Outcome) String() string { return [...]string{"unknown", "done", "not do
 type Evidence struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"` // "directory absent at …", "engine answered 409"
+}
+
+// Seen is one piece of evidence.
+func Seen(at time.Time, format string, args ...any) []Evidence {
+	return []Evidence{{At: at.UTC(), What: fmt.Sprintf(format, args...)}}
 }
 
 // Intent is what must be durable before anything is created: enough to find the resource again, and to tell it from a stranger's.

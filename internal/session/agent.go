@@ -7,9 +7,9 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/environment"
-	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
 // Agent is an agent as `.agent()` described it: validated and normalised.
@@ -35,8 +35,6 @@ type Program struct {
 	Program string          `json:"program"`
 	Options json.RawMessage `json:"options"`
 }
-
-var agentID = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9._-]{1,63}$`}
 
 // NormalizeAgent validates the arguments of `.agent()`, with the described target and harness in them, before anything runs. What
 // the target could not enforce is refused. It does no I/O.
@@ -64,11 +62,8 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 	if on.Programs != nil && !slices.Contains(on.Programs, a.Harness.Program) {
 		return Agent{}, options.Invalid("harness", "%s targets cannot run %q; they run: %v", on.Kind, a.Harness.Program, on.Programs)
 	}
-	if a.ID, err = optional(fields, "id", program.Name(), idExpected); err != nil {
+	if a.ID, err = targets.ID(fields["id"], program.Name()); err != nil {
 		return Agent{}, err
-	}
-	if !agentID.MatchString(a.ID) {
-		return Agent{}, options.Invalid("id", "expected %s, got %q", idExpected, a.ID)
 	}
 	if need := program.Credential(); need != nil && !slices.Contains(p.Credentials(fields["target"]), need.Kind) {
 		return Agent{}, options.Invalid("harness", "%s runs with a login of yours, and the target %q has none: give its constructor `credentials: %q`", program.Name(), a.Target.ID, need.Kind)
@@ -102,8 +97,6 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 		Options: a.Harness.Options, Instructions: a.Instructions, PermissionMode: a.PermissionMode, Skills: a.Skills, ActiveTools: a.ActiveTools,
 	})
 }
-
-const idExpected = "1 to 63 letters, digits, dots, underscores and hyphens"
 
 func optional(fields map[string]json.RawMessage, name, fallback, expected string) (string, error) {
 	if options.Absent(fields[name]) {

@@ -1,7 +1,10 @@
 // Package suggest finds the known word that somebody who mistyped probably meant.
 package suggest
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Closest is the known word nearest to word, "" where none is near: a slip away, or one word begins the other. Case does not count.
 func Closest(word string, known []string) string {
@@ -14,6 +17,14 @@ func Closest(word string, known []string) string {
 // least one, at most three) are wrong, missing, added or swapped with their neighbour. Case does not count.
 func Slip(word string, known []string) string {
 	return closest(word, known, func(string, string) bool { return false })
+}
+
+// Alternatives is what to append to a message about an unknown option: the one that was probably meant, or all there are.
+func Alternatives(word string, known []string) string {
+	if near := Closest(word, known); near != "" {
+		return fmt.Sprintf("; did you mean `%s`?", near)
+	}
+	return fmt.Sprintf("; there are `%s`", strings.Join(known, "`, `"))
 }
 
 func closest(word string, known []string, related func(known, word string) bool) string {

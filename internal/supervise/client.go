@@ -116,7 +116,7 @@ func Abandon(dir string) (Status, error) {
 	if err := r.fill(&v); err != nil || v.Status != NotStarted {
 		return v.Status, err
 	}
-	if has, err := r.has(abandonedName); has || err != nil {
+	if has, err := r.root.Exists(abandonedName); has || err != nil {
 		return NotStarted, err
 	}
 	crash.Point("supervise/before-abandoned")

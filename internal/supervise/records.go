@@ -91,15 +91,6 @@ func (r *records) held() (lock.Holder, bool, error) {
 	return lock.Held(f)
 }
 
-// has says whether something has this name, whatever it is.
-func (r *records) has(name string) (bool, error) {
-	_, err := r.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // read decodes a record; fs.ErrNotExist where there is none.
 func read[T any](r *records, name string) (*T, error) {
 	f, _, err := r.root.Open(name)

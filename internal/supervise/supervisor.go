@@ -159,7 +159,7 @@ func (s *supervisor) prepare(dir string) (err error) {
 		return err
 	}
 	for _, name := range []string{abandonedName, startedName, exitName, goneName} {
-		if has, err := s.r.has(name); err != nil {
+		if has, err := s.r.root.Exists(name); err != nil {
 			return err
 		} else if has {
 			return fmt.Errorf("this attempt is over: there is a record %q", name)

@@ -14,10 +14,10 @@ import (
 
 var idPattern = lazyregexp.Regexp{Pattern: `^[A-Za-z0-9._-]{1,63}$`}
 
-// ID is the option `id`, which defaults to the kind.
-func ID(raw json.RawMessage, kind string) (string, error) {
+// ID is the option `id` of a target, or of an agent.
+func ID(raw json.RawMessage, fallback string) (string, error) {
 	if options.Absent(raw) {
-		return kind, nil
+		return fallback, nil
 	}
 	const path, expected = "id", "1 to 63 letters, digits, dots, underscores and hyphens"
 	id, err := options.String(path, raw, expected)

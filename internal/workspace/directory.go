@@ -157,7 +157,7 @@ func (p *place) whoseTwin() (resource.Presence, error) {
 }
 
 func (r *Resources) evidence(format string, args ...any) []resource.Evidence {
-	return []resource.Evidence{{At: r.now().UTC(), What: fmt.Sprintf(format, args...)}}
+	return resource.Seen(r.now(), format, args...)
 }
 
 // Lister is nil: directories are observed one by one.

@@ -308,7 +308,7 @@ func (e *engine) verify() (path, why string, err error) {
 	e.point("before-verify")
 	for i := range e.doc.Steps {
 		s := &e.doc.Steps[i]
-		there, err := e.exists(e.displaced(i))
+		there, err := e.root.Exists(e.displaced(i))
 		if err != nil {
 			return string(s.Path), "", err
 		}

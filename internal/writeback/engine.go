@@ -52,15 +52,15 @@ func (e *engine) phase(i int) (phase, error) {
 	if s.Do == Chmod {
 		return waiting, nil
 	}
-	n, err := e.exists(e.fresh(i))
+	n, err := e.root.Exists(e.fresh(i))
 	if err != nil {
 		return 0, err
 	}
-	o, err := e.exists(e.displaced(i))
+	o, err := e.root.Exists(e.displaced(i))
 	if err != nil {
 		return 0, err
 	}
-	x, err := e.exists(e.unneeded(i))
+	x, err := e.root.Exists(e.unneeded(i))
 	if err != nil {
 		return 0, err
 	}
@@ -86,14 +86,6 @@ func (e *engine) phase(i int) (phase, error) {
 		return waiting, nil
 	}
 	return exchanged, nil
-}
-
-func (e *engine) exists(path string) (bool, error) {
-	_, err := e.root.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // at is the image of a path of the source; where its directory is no longer one, nothing is there.
@@ -123,7 +115,7 @@ func (e *engine) move(from, to string) error {
 	if !errors.Is(err, safefs.ErrNotSupported) || !e.doc.NoExchange {
 		return err
 	}
-	there, err := e.exists(to)
+	there, err := e.root.Exists(to)
 	if err != nil {
 		return err
 	}

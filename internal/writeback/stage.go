@@ -195,7 +195,7 @@ func (e *engine) fill(name, from string, want *image) (mode uint32, err error) {
 // changed: what is not in place yet comes from the freeze, what was displaced from the originals. It is made under another
 // name and renamed, so that a kill leaves none or all of it.
 func (e *engine) restage(ctx context.Context) error {
-	if there, err := e.exists(e.doc.Staging); there || err != nil {
+	if there, err := e.root.Exists(e.doc.Staging); there || err != nil {
 		return err
 	}
 	tmp := e.doc.Staging + ".new"

@@ -7,7 +7,6 @@ package owned
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -66,7 +65,7 @@ func labels(in resource.Intent) map[string]string {
 }
 
 func (c Container) saw(format string, args ...any) []resource.Evidence {
-	return []resource.Evidence{{At: c.Now().UTC(), What: fmt.Sprintf(format, args...)}}
+	return resource.Seen(c.Now(), format, args...)
 }
 
 // reach gives the engine that the intent names. The engine is asked who it is now: another one may have taken its socket.

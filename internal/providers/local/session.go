@@ -142,5 +142,5 @@ func fence(ctx context.Context, l supervise.Launcher, dir string) supervise.Fenc
 }
 
 func (p *Provider) saw(format string, args ...any) []resource.Evidence {
-	return []resource.Evidence{{At: p.now().UTC(), What: fmt.Sprintf(format, args...)}}
+	return resource.Seen(p.now(), format, args...)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -321,7 +320,7 @@ func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def target
 }
 
 func (p *Provider) saw(format string, args ...any) []resource.Evidence {
-	return []resource.Evidence{{At: p.c.Now().UTC(), What: fmt.Sprintf(format, args...)}}
+	return resource.Seen(p.c.Now(), format, args...)
 }
 
 // errUnseen is why nothing could be learned where nothing else says so.

@@ -89,5 +89,5 @@ func (s Session) Clear(ctx context.Context, r resource.Result) resource.Result {
 }
 
 func (s Session) saw(format string, args ...any) []resource.Evidence {
-	return []resource.Evidence{{At: s.Now().UTC(), What: fmt.Sprintf(format, args...)}}
+	return resource.Seen(s.Now(), format, args...)
 }

@@ -2,6 +2,7 @@ package safefs
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,15 @@ func (r *Root) Lstat(rel string) (Info, error) {
 		return err
 	})
 	return info, err
+}
+
+// Exists says whether something has this name, whatever it is.
+func (r *Root) Exists(rel string) (bool, error) {
+	_, err := r.Lstat(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // ReadDir is the names in a directory, raw and sorted by bytes, all of them in memory.
