@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/journal"
-	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
@@ -695,11 +696,11 @@ func (w *Machine) HasAttached(run string) bool {
 // CheckPrepared checks that exactly one tree is there, and that the receipt names its program.
 func (w *Machine) CheckPrepared() {
 	w.T.Helper()
-	path, err := prepare.Program(w.Home, prepare.Codex)
+	installed, err := agent.Installed(w.Home, codex.New())
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	trees, err := os.ReadDir(filepath.Join(w.Home, "harness", prepare.Codex))
+	trees, err := os.ReadDir(filepath.Join(w.Home, "harness", codex.Name))
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -707,8 +708,8 @@ func (w *Machine) CheckPrepared() {
 	for _, e := range trees {
 		names = append(names, e.Name())
 	}
-	if len(names) != 2 || !strings.HasPrefix(path, filepath.Join(w.Home, "harness", prepare.Codex, names[0])+"/") {
-		w.T.Errorf("prepared as %s among %v", path, names)
+	if len(names) != 2 || !strings.HasPrefix(installed.Path, filepath.Join(w.Home, "harness", codex.Name, names[0])+"/") {
+		w.T.Errorf("prepared as %s among %v", installed.Path, names)
 	}
 }
 

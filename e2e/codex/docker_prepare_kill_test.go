@@ -228,7 +228,7 @@ func TestTheRealPreparationIsKilledFiveTimes(t *testing.T) {
 			t.Errorf("the image %s of a killed build is left", id)
 		}
 	}
-	program := filepath.Join(docker.Images().Prefix("codex"), imagecache.Codex().Binary("linux/amd64"))
+	program := filepath.Join(docker.Images().Prefix("codex"), imagecache.NewProgram(codex.New()).Binary("linux/amd64"))
 	if says := strings.TrimSpace(p.prints(made.Image, program, "--version")); says != "codex-cli "+codex.Version {
 		t.Errorf("the prepared Codex says %q", says)
 	}

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/e2e"
-	"github.com/laufwerk/laufwerk/internal/prepare"
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
@@ -77,7 +78,7 @@ func TestPrepareKilledAnywhereConverges(t *testing.T) {
 		}
 		_ = cmd.Process.Signal(syscall.SIGKILL)
 		_ = cmd.Wait()
-		if _, err := prepare.Program(w.Home, prepare.Codex); err == nil {
+		if _, err := agent.Installed(w.Home, codex.New()); err == nil {
 			t.Fatal("it is prepared already")
 		}
 		if code, _, errs := w.Run(env, "prepare", "local"); code != 0 {

@@ -34,7 +34,7 @@ func ReceiptPath(home, program string) string {
 // OwnBinary is the recipe of a receipt whose program is an executable that the user brought.
 const OwnBinary = "own"
 
-// Installed is the receipt of a program that is there, as its recipe has it or as the user brought it. Otherwise it is a failure
+// Installed is the receipt of a program with a recipe that is there, as its recipe has it or as the user brought it. Otherwise it is a failure
 // of kind NotReady with the command to type.
 func Installed(home string, p Program) (Receipt, error) {
 	r, err := readReceipt(home, p.Name())
@@ -64,6 +64,3 @@ func readReceipt(home, program string) (Receipt, error) {
 	}
 	return r, nil
 }
-
-// Prepared is readReceipt.
-func Prepared(home, program string) (Receipt, error) { return readReceipt(home, program) }

@@ -13,14 +13,13 @@ package imagecache
 import (
 	"encoding/json"
 	"io/fs"
-	"path"
 	"strings"
 
 	"github.com/docker/docker/api/types/image"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/sha256hex"
 )
 
@@ -54,7 +53,7 @@ type File struct {
 
 // Program is what is installed.
 type Program struct {
-	Name    string // of the harness: "codex"
+	Name    string // "codex"
 	Title   string // for people: "Codex"
 	Version string
 	Files   []File   // put into the empty tree
@@ -64,22 +63,14 @@ type Program struct {
 	Binary func(platform string) string
 }
 
-// Codex is the pinned one.
-func Codex() Program {
-	p := Program{
-		Name: recipe.Codex, Title: "Codex", Version: recipe.CodexVersion, Install: recipe.PNPMInstall(), Says: "codex-cli " + recipe.CodexVersion,
-		Binary: func(platform string) string {
-			pkg, file := recipe.CodexBinary(platform)
-			if pkg == "" {
-				return ""
-			}
-			return path.Join("node_modules", "@openai", pkg, file)
-		},
+// NewProgram is what is installed of an agent program that has a recipe.
+func NewProgram(p agent.Program) Program {
+	r := p.Recipe()
+	out := Program{Name: p.Name(), Title: p.Title(), Version: r.Version, Install: agent.PNPMInstall(), Says: r.Says(), Binary: r.Binary}
+	for _, f := range r.PNPMFiles() {
+		out.Files = append(out.Files, File{Path: f.Name, Mode: 0o644, Data: f.Content})
 	}
-	for _, name := range []string{recipe.Package, recipe.PNPMLock} {
-		p.Files = append(p.Files, File{Path: name, Mode: 0o644, Data: recipe.File(recipe.Codex, name)})
-	}
-	return p
+	return out
 }
 
 // Recipe is everything that an image is made from. Times are no part of it.
@@ -171,12 +162,4 @@ func (c Cache) Carries(i image.InspectResponse) error {
 		return failure.New(failure.NotReady, "the image %s carries another %s than this version of laufwerk prepares (%s)", name, c.Program.Title, c.Program.Version).
 			WithHint("%s   # then build the image anew from what it prints", c.Prepare)
 	}
-}
-
-// Native is Binary for an engine's architecture ("amd64").
-func (p Program) Native(arch string) (string, error) {
-	if b := p.Binary("linux/" + arch); b != "" {
-		return b, nil
-	}
-	return "", failure.New(failure.NotReady, "there is no %s for linux/%s", p.Title, arch)
 }

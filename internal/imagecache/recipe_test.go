@@ -11,6 +11,7 @@ import (
 
 	"github.com/docker/docker/api/types/image"
 
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/failure"
 )
 
@@ -21,14 +22,14 @@ const (
 
 // dockerCache and openshellCache are caches of the kinds of images that their providers have.
 func dockerCache(dir string) Cache {
-	return Kind{Name: "docker", Bootstrap: "/opt/laufwerk/.harness-bootstrap"}.Cache(dir, Codex())
+	return Kind{Name: "docker", Bootstrap: "/opt/laufwerk/.harness-bootstrap"}.Cache(dir, NewProgram(codex.New()))
 }
 
 func openshellCache(dir string) Cache {
 	return Kind{Name: "openshell", Bootstrap: "/sandbox/.harness-bootstrap", Layout: Layout{
 		Workdir: "/sandbox", Directories: []string{"/opt", "/sandbox/home", "/sandbox/ops", "/sandbox/work"},
 		Paths: []string{"/bin", "/etc", "/lib", "/lib64", "/sbin", "/tmp", "/usr"}, Tools: []string{"ip"}, Volumeless: true,
-	}}.Cache(dir, Codex())
+	}}.Cache(dir, NewProgram(codex.New()))
 }
 
 // TestFingerprint changes every part of a recipe, also one that is added to it later.

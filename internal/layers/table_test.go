@@ -20,7 +20,6 @@ var table = []layer{
 			{"lazyregexp", "regular expressions that are compiled once, on first use"},
 			{"openshell/wire", "the protocol of an OpenShell gateway, generated from its .proto files"},
 			{"protocol", "what the isolate's child and the engine say to each other"},
-			{"recipe", "exact versions and checksums of what prepared programs are made from"},
 			{"redact", "makes foreign text harmless to read"},
 			{"resource", "the ground contract: intent, outcome, evidence, observation, manager of resources"},
 			{"sha256hex", "SHA-256 sums in hexadecimal digits"},
@@ -50,8 +49,9 @@ var table = []layer{
 			{"system/lock", "files locked between processes, with who holds one"},
 		},
 	}},
-	{"Clients: a supervisor, a sandbox, an engine, a gateway, a login", [][]entry{
+	{"Clients: a supervisor, a sandbox, an engine, a gateway; what an agent program is", [][]entry{
 		{
+			{"agent", "the interface of an agent program: recipe, login, turn, events, verdict"},
 			{"dockerengine", "finds the Docker engine and speaks to it"},
 			{"openshell", "finds OpenShell gateways and speaks to them"},
 			{"supervise", "the process that owns a command or turn, and its client"},
@@ -65,8 +65,6 @@ var table = []layer{
 	}},
 	{"Adapters: agent programs and providers", [][]entry{
 		{
-			{"agent", "the interface of an agent program"},
-		}, {
 			{"agent/codex", "the Codex CLI"},
 			{"agent/command", "any program as an agent"},
 			{"providers", "the interface of a provider"},

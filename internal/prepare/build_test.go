@@ -12,6 +12,7 @@ import (
 
 	"github.com/docker/docker/api/types/image"
 
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
@@ -21,10 +22,12 @@ import (
 
 const baseID = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-func dockerCache(dir string) imagecache.Cache { return docker.Images().Cache(dir, imagecache.Codex()) }
+func dockerCache(dir string) imagecache.Cache {
+	return docker.Images().Cache(dir, imagecache.NewProgram(codex.New()))
+}
 
 func openshellCache(dir string) imagecache.Cache {
-	return openshell.Images().Cache(dir, imagecache.Codex())
+	return openshell.Images().Cache(dir, imagecache.NewProgram(codex.New()))
 }
 
 // labelled gives an image labels, as an engine's answer has them.

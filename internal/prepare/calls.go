@@ -80,7 +80,7 @@ func (s *Service) loadImage(root string, args json.RawMessage) (json.RawMessage,
 		return nil, err
 	}
 	kind, _ := s.kind(callsKind)
-	r, err := kind.Cache("", s.Program()).Load(path, base)
+	r, err := kind.Cache("", imagecache.NewProgram(s.Program)).Load(path, base)
 	if err != nil {
 		if _, from := baseOf(path); from != nil { // no command can make it anew by itself
 			if f := failure.As(err); f != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
@@ -757,18 +758,15 @@ func TestDockerCodex(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := w.options()
-	o.Cache = docker.Images().Cache(dir, imagecache.Codex())
+	o.Cache = docker.Images().Cache(dir, imagecache.NewProgram(codex.New()))
 	o.Settings = fromRegistry(t)
 	started := time.Now()
 	r, said := w.prepare(o)
 	t.Logf("%v, reused: %t\n%s", time.Since(started), r.Reused, said)
-	if r.Version != CodexVersion || r.Program != Codex {
+	if r.Version != codex.Version || r.Program != codex.Name {
 		t.Errorf("%+v", r)
 	}
-	binary, err := o.Cache.Program.Native(runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := o.Cache.Program.Binary("linux/" + runtime.GOARCH)
 	made, err := w.client().ContainerCreate(w.ctx(), &container.Config{
 		Image: r.Image, User: "1234:20", Labels: map[string]string{owned.LabelOwner: w.owner()},
 		// The tool that new models need, and whoever changes what is installed.
@@ -788,7 +786,7 @@ func TestDockerCodex(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer logs.Close()
-		if b, _ := io.ReadAll(logs); end.StatusCode != 0 || !bytes.Contains(b, []byte("codex-cli "+CodexVersion)) {
+		if b, _ := io.ReadAll(logs); end.StatusCode != 0 || !bytes.Contains(b, []byte("codex-cli "+codex.Version)) {
 			t.Errorf("exit %d\n%s", end.StatusCode, b)
 		}
 	case err := <-failed:

@@ -49,7 +49,7 @@ func (s *Service) caches(directory, home string) imagecache.Caches {
 		if dir == "" {
 			dir = k.CacheDirectory("", "", "", home)
 		}
-		out = append(out, k.Cache(dir, s.Program()))
+		out = append(out, k.Cache(dir, imagecache.NewProgram(s.Program)))
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/project"
-	"github.com/laufwerk/laufwerk/internal/recipe"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
@@ -24,9 +24,6 @@ import (
 // DefaultWait bounds how long one preparation waits for another: a slow network has to fetch some 170 MB.
 const DefaultWait = 20 * time.Minute
 
-// installSpace is what installing needs on the disk, in bytes: the tree, and its archive on the way.
-const installSpace = 800 << 20
-
 const stagePrefix = ".stage"
 
 // LocalRequest says what is installed for local targets.
@@ -34,10 +31,10 @@ type LocalRequest struct {
 	Dir     string // where the search for the project starts
 	Project string // the project's root, where the user names it
 	Target  string // that the project has to have, "" for none: all local targets share what is prepared
-	Binary  string // an own binary of Codex, absolute; "" installs the pinned one
+	Binary  string // an own binary of the program, absolute; "" installs the pinned one
 }
 
-// Local prepares Codex for local targets: with the failures of Local, and those of the project where a target is named.
+// Local installs the program for local targets: with the failures of Local, and those of the project where a target is named.
 func (s *Service) Local(ctx context.Context, r LocalRequest) (LocalResult, error) {
 	dir, err := s.Home()
 	if err != nil {
@@ -61,7 +58,7 @@ func (s *Service) Local(ctx context.Context, r LocalRequest) (LocalResult, error
 		return LocalResult{}, err
 	}
 	return Local(ctx, LocalOptions{
-		Home: opened.Home, Vars: s.Vars, Now: s.Now, Command: s.Command, Wait: DefaultWait, Say: s.Say, Binary: r.Binary,
+		Program: s.Program, Home: opened.Home, Vars: s.Vars, Now: s.Now, Command: s.Command, Wait: DefaultWait, Say: s.Say, Binary: r.Binary,
 	})
 }
 
@@ -70,12 +67,13 @@ const localKind = "local"
 
 // LocalOptions of an installation on this machine.
 type LocalOptions struct {
-	Home    *store.Home // made
+	Program agent.Program // it has a recipe
+	Home    *store.Home   // made
 	Vars    map[string]string
 	Now     func() time.Time
 	Command string // how this process was called, for the lock
 	Wait    time.Duration
-	Binary  string // an own binary of Codex, absolute; "" installs the pinned one
+	Binary  string // an own binary of the program, absolute; "" installs the pinned one
 	// Say tells what takes its time.
 	Say func(format string, args ...any)
 }
@@ -91,13 +89,13 @@ type LocalResult struct {
 	Pinned  string `json:"pinnedVersion"`
 }
 
-// Local prepares Codex for local targets. Failures: NotReady (Node, the network, the disk: what to do is said), LockHeld
+// Local installs a program for local targets. Failures: NotReady (Node, the network, the disk: what to do is said), LockHeld
 // with the holder, InputInvalid for an own binary that is none.
 func Local(ctx context.Context, o LocalOptions) (LocalResult, error) {
 	if o.Binary != "" {
 		return o.recordOwn(ctx)
 	}
-	if r, err := Receipt(o.Home.Dir(), Codex); err == nil && r.Recipe != own {
+	if r, err := o.installed(); err == nil && r.Recipe != agent.OwnBinary {
 		return o.result(r, true), nil
 	}
 	l, err := o.lock(ctx)
@@ -105,14 +103,14 @@ func Local(ctx context.Context, o LocalOptions) (LocalResult, error) {
 		return LocalResult{}, err
 	}
 	defer l.Release()
-	if r, err := Receipt(o.Home.Dir(), Codex); err == nil && r.Recipe != own {
+	if r, err := o.installed(); err == nil && r.Recipe != agent.OwnBinary {
 		return o.result(r, true), nil // somebody else was quicker
 	}
 	if err := o.sweep(); err != nil {
 		return LocalResult{}, err
 	}
 	tree := o.tree()
-	path, err := binary(tree)
+	path, err := o.binary(tree)
 	if err != nil {
 		return LocalResult{}, err
 	}
@@ -121,7 +119,7 @@ func Local(ctx context.Context, o LocalOptions) (LocalResult, error) {
 			return LocalResult{}, err
 		}
 	}
-	r, err := o.record(path, CodexVersion, Recipe())
+	r, err := o.record(path, o.Program.Recipe().Version, o.Program.Recipe().Digest())
 	if err != nil {
 		return LocalResult{}, err
 	}
@@ -131,6 +129,7 @@ func Local(ctx context.Context, o LocalOptions) (LocalResult, error) {
 
 // recordOwn records an own binary.
 func (o LocalOptions) recordOwn(ctx context.Context) (LocalResult, error) {
+	name := o.Program.Name()
 	wrong := func(err error, format string, args ...any) error {
 		e := failure.New(failure.InputInvalid, format, args...).WithPaths(o.Binary).WithHint("laufwerk prepare local")
 		e.Err = err
@@ -139,25 +138,25 @@ func (o LocalOptions) recordOwn(ctx context.Context) (LocalResult, error) {
 	info, err := files.Stat(o.Binary)
 	switch {
 	case err != nil:
-		return LocalResult{}, wrong(err, "--codex cannot be used")
+		return LocalResult{}, wrong(err, "--%s cannot be used", name)
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return LocalResult{}, wrong(nil, "--codex %s is no program that can be started", o.Binary)
+		return LocalResult{}, wrong(nil, "--%s %s is no program that can be started", name, o.Binary)
 	}
 	if why := projectfs.Untrusted(o.Binary); why != "" {
-		return LocalResult{}, wrong(nil, "--codex %s is refused, since it would run as you: %s", o.Binary, why)
+		return LocalResult{}, wrong(nil, "--%s %s is refused, since it would run as you: %s", name, o.Binary, why)
 	}
 	tmp, err := files.TempDir("laufwerk-version-")
 	if err != nil {
 		return LocalResult{}, failure.Wrap(err, failure.Failed, "make a temporary directory")
 	}
 	defer func() { _ = files.RemoveAll(tmp) }()
-	version, err := versionOf(ctx, o.Binary, tmp)
+	version, err := o.versionOf(ctx, o.Binary, tmp)
 	if err != nil {
-		return LocalResult{}, wrong(err, "--codex %s does not tell its version", o.Binary)
+		return LocalResult{}, wrong(err, "--%s %s does not tell its version", name, o.Binary)
 	}
 	same := func() (agent.Receipt, bool) {
-		r, err := Receipt(o.Home.Dir(), Codex)
-		return r, err == nil && r.Recipe == own && r.Path == o.Binary && r.Version == version
+		r, err := o.installed()
+		return r, err == nil && r.Recipe == agent.OwnBinary && r.Path == o.Binary && r.Version == version
 	}
 	if r, ok := same(); ok {
 		return o.result(r, true), nil
@@ -173,25 +172,40 @@ func (o LocalOptions) recordOwn(ctx context.Context) (LocalResult, error) {
 	if err := o.sweep(); err != nil {
 		return LocalResult{}, err
 	}
-	r, err := o.record(o.Binary, version, own)
+	r, err := o.record(o.Binary, version, agent.OwnBinary)
 	return o.result(r, false), err
 }
 
 func (o LocalOptions) result(r agent.Receipt, reused bool) LocalResult {
 	return LocalResult{
-		Program: Codex, Version: r.Version, Path: r.Path, Recipe: r.Recipe, Reused: reused, Pinned: CodexVersion,
-		Receipt: agent.ReceiptPath(o.Home.Dir(), Codex),
+		Program: o.Program.Name(), Version: r.Version, Path: r.Path, Recipe: r.Recipe, Reused: reused, Pinned: o.Program.Recipe().Version,
+		Receipt: agent.ReceiptPath(o.Home.Dir(), o.Program.Name()),
 	}
 }
 
-func (o LocalOptions) folder() string { return agent.Folder(o.Home.Dir(), Codex) }
+// installed is the receipt of the program as it is installed now.
+func (o LocalOptions) installed() (agent.Receipt, error) {
+	return agent.Installed(o.Home.Dir(), o.Program)
+}
+
+func (o LocalOptions) folder() string { return agent.Folder(o.Home.Dir(), o.Program.Name()) }
 
 func (o LocalOptions) tree() string {
-	return filepath.Join(o.folder(), strings.TrimPrefix(Recipe(), "sha256:")[:16])
+	return filepath.Join(o.folder(), strings.TrimPrefix(o.Program.Recipe().Digest(), "sha256:")[:16])
+}
+
+// binary is the native executable in an installed tree.
+func (o LocalOptions) binary(tree string) (string, error) {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	path := o.Program.Recipe().Binary(platform)
+	if path == "" {
+		return "", failure.New(failure.NotReady, "agents run on this host only on Linux; this is %s", platform)
+	}
+	return filepath.Join(tree, filepath.FromSlash(path)), nil
 }
 
 func (o LocalOptions) lock(ctx context.Context) (*lock.Lock, error) {
-	path := o.Home.LockFile("prepare-" + Codex)
+	path := o.Home.LockFile("prepare-" + o.Program.Name())
 	l, err := lock.Acquire(ctx, path, lock.Exclusive, 0, o.Command)
 	if failure.Is(err, failure.LockHeld) {
 		h, _, _ := lock.Query(path)
@@ -245,46 +259,47 @@ func (o LocalOptions) verify(ctx context.Context, path string) error {
 		return err
 	}
 	defer func() { _ = files.RemoveAll(tmp) }()
-	version, err := versionOf(ctx, path, tmp)
-	if err == nil && version != CodexVersion {
-		err = failure.New(failure.NotReady, "it is Codex %s, and not %s", version, CodexVersion)
+	version, err := o.versionOf(ctx, path, tmp)
+	if pinned := o.Program.Recipe().Version; err == nil && version != pinned {
+		err = failure.New(failure.NotReady, "it is %s %s, and not %s", o.Program.Title(), version, pinned)
 	}
 	return err
 }
 
 func (o LocalOptions) install(ctx context.Context, tree string) (err error) {
-	m, err := findManager(ctx, o.Vars)
+	title, recipe := o.Program.Title(), o.Program.Recipe()
+	m, err := findManager(ctx, o.Program, o.Vars)
 	if err != nil {
 		return err
 	}
-	if free, err := files.Space(o.folder()); err == nil && free.Bytes < installSpace {
-		return failure.New(failure.NotReady, "installing Codex needs %d MiB in %s, and %d MiB are free", installSpace>>20, o.Home.Dir(), free.Bytes>>20).
+	if free, err := files.Space(o.folder()); err == nil && free.Bytes < recipe.Space {
+		return failure.New(failure.NotReady, "installing %s needs %d MiB in %s, and %d MiB are free", title, recipe.Space>>20, o.Home.Dir(), free.Bytes>>20).
 			WithHint("df -h %s", failure.Quote(o.Home.Dir()))
 	}
-	o.Say("installing Codex %s with %s\n", CodexVersion, m.path)
+	o.Say("installing %s %s with %s\n", title, recipe.Version, m.path)
 	crash.Point("prepare/before-stage")
 	stage, err := files.Stage(o.folder(), stagePrefix)
 	if err != nil {
 		return failure.Wrap(err, failure.HomeInvalid, "make a directory in %s", o.folder())
 	}
 	defer func() { _ = files.RemoveAll(stage) }() // nothing is there any more once it was published
-	for _, name := range manifests() {
-		if err := files.Create(filepath.Join(stage, name), recipe.File(Codex, name)); err != nil {
+	for _, f := range recipe.Files() {
+		if err := files.Create(filepath.Join(stage, f.Name), f.Content); err != nil {
 			return failure.Wrap(err, failure.Failed, "write the recipe")
 		}
 	}
 	crash.Point("prepare/before-install")
-	if err := m.install(ctx, stage, supervise.MarkVariable+"="+o.mark(), o.Vars); err != nil {
+	if err := m.install(ctx, o.Program, stage, supervise.MarkVariable+"="+o.mark(), o.Vars); err != nil {
 		return err
 	}
 	crash.Point("prepare/after-install")
-	path, err := binary(stage)
+	path, err := o.binary(stage)
 	if err != nil {
 		return err
 	}
 	if err := o.verify(ctx, path); err != nil {
-		return failure.New(failure.NotReady, "%s installed Codex, but %s cannot be used: %v", m.name, strings.TrimPrefix(path, stage+"/"), err).
-			WithHint("laufwerk prepare local\nlaufwerk prepare local --codex /path/to/your/own/codex")
+		return failure.New(failure.NotReady, "%s installed %s, but %s cannot be used: %v", m.name, title, strings.TrimPrefix(path, stage+"/"), err).
+			WithHint("laufwerk prepare local\n%s", withOwn(o.Program))
 	}
 	if err := files.SyncAll(stage); err != nil {
 		return failure.Wrap(err, failure.Failed, "make the installed files durable")
@@ -303,9 +318,9 @@ func (o LocalOptions) install(ctx context.Context, tree string) (err error) {
 }
 
 func (o LocalOptions) record(path, version, recipe string) (agent.Receipt, error) {
-	r := agent.Receipt{Format: agent.ReceiptFormat, Program: Codex, Version: version, Path: path, Recipe: recipe, At: o.Now().UTC()}
+	r := agent.Receipt{Format: agent.ReceiptFormat, Program: o.Program.Name(), Version: version, Path: path, Recipe: recipe, At: o.Now().UTC()}
 	crash.Point("prepare/before-receipt")
-	if err := files.WriteJSON(agent.ReceiptPath(o.Home.Dir(), Codex), r); err != nil {
+	if err := files.WriteJSON(agent.ReceiptPath(o.Home.Dir(), o.Program.Name()), r); err != nil {
 		return r, failure.Wrap(err, failure.HomeInvalid, "write the receipt")
 	}
 	crash.Point("prepare/after-receipt")

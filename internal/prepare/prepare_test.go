@@ -2,91 +2,16 @@ package prepare
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/agent"
-	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/recipe"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/store"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
-
-func TestLockfilesPinOneVersionAndNoRegistry(t *testing.T) {
-	var pkg struct{ Dependencies map[string]string }
-	for _, name := range manifests() {
-		b := recipe.File(Codex, name)
-		text := string(b)
-		for _, no := range []string{"://", "resolved", "tarball"} {
-			if strings.Contains(text, no) {
-				t.Errorf("%s contains %q", name, no)
-			}
-		}
-		if !strings.Contains(text, CodexVersion) {
-			t.Errorf("%s does not name %s", name, CodexVersion)
-		}
-		if name == "package.json" {
-			if err := json.Unmarshal(b, &pkg); err != nil || pkg.Dependencies["@openai/codex"] != CodexVersion {
-				t.Errorf("%v, %v", pkg, err)
-			}
-		} else if n := strings.Count(text, "sha512-"); n != 7 {
-			t.Errorf("%s has %d checksums, want one for the launcher and each of 6 platforms", name, n)
-		}
-	}
-}
-
-func TestReceipts(t *testing.T) {
-	home := t.TempDir()
-	program := filepath.Join(home, "codex")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	path := agent.ReceiptPath(home, Codex)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	good := agent.Receipt{Format: agent.ReceiptFormat, Program: Codex, Version: "0.171.0", Path: program, Recipe: Recipe()}
-	for name, c := range map[string]struct {
-		change func(*agent.Receipt)
-		raw    string
-		ok     bool
-		says   string
-	}{
-		"ours":              {change: func(*agent.Receipt) {}, ok: true},
-		"own":               {change: func(r *agent.Receipt) { r.Recipe = own }, ok: true},
-		"another recipe":    {change: func(r *agent.Receipt) { r.Recipe, r.Version = "sha256:00", "0.1.0" }, says: "Codex 0.1.0 was prepared by another version"},
-		"another program":   {change: func(r *agent.Receipt) { r.Program = "x" }, says: "does not say"},
-		"a relative path":   {change: func(r *agent.Receipt) { r.Path = "codex" }, says: "does not say"},
-		"the program gone":  {change: func(r *agent.Receipt) { r.Path += "x" }, says: "not there any more"},
-		"empty":             {raw: " ", says: "cannot be read"},
-		"null":              {raw: "null", says: "does not say"},
-		"an array":          {raw: "[]", says: "cannot be read"},
-		"a byte order mark": {raw: "\ufeff{}", says: "cannot be read"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := []byte(c.raw)
-			if c.change != nil {
-				r := good
-				c.change(&r)
-				b, _ = json.Marshal(r)
-			}
-			if err := os.WriteFile(path, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			got, err := Program(home, Codex)
-			switch {
-			case c.ok && (err != nil || got != program):
-				t.Errorf("%q, %v", got, err)
-			case !c.ok && (!failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), c.says) || failure.As(err).Hint != "laufwerk prepare local"):
-				t.Errorf("%v", err)
-			}
-		})
-	}
-}
 
 // TestRealCodex installs the pinned Codex with each package manager that a Node 22 has.
 func TestRealCodex(t *testing.T) {
@@ -127,12 +52,12 @@ func TestRealCodex(t *testing.T) {
 					vars[k] = v
 				}
 			}
-			o := LocalOptions{Home: home, Vars: vars, Now: time.Now, Command: "test", Wait: time.Minute, Say: t.Logf}
+			o := LocalOptions{Program: codex.New(), Home: home, Vars: vars, Now: time.Now, Command: "test", Wait: time.Minute, Say: t.Logf}
 			r, err := Local(context.Background(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Reused || r.Version != CodexVersion {
+			if r.Reused || r.Version != codex.Version {
 				t.Errorf("%+v", r)
 			}
 			for _, part := range []string{"codex", "codex-code-mode-host", "../codex-path/rg"} {

@@ -4,9 +4,9 @@
 // A program is installed once for a home, by the package manager of the user, from a lockfile; what is there already is left as
 // it is.
 //
-//	harness/codex/receipt.json   what is prepared: written last, so that what it names is whole
-//	harness/codex/<recipe>/      an installed tree, which got its name when it was whole
-//	harness/codex/.stage-*/      one that is being made, or was when its maker was killed
+//	harness/<name>/receipt.json   what is prepared: written last, so that what it names is whole
+//	harness/<name>/<recipe>/      an installed tree, which got its name when it was whole
+//	harness/<name>/.stage-*/      one that is being made, or was when its maker was killed
 //
 // An image is made once for a base image, a user and a recipe; package imagecache says where its receipts are.
 package prepare
@@ -15,6 +15,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -32,8 +33,8 @@ type Service struct {
 	Command  string                           // how this process was called, for locks
 	Say      func(format string, args ...any) // tells what takes its time
 
-	Kinds   []imagecache.Kind         // whose images can be prepared
-	Program func() imagecache.Program // the agent program that is installed
+	Kinds   []imagecache.Kind // whose images can be prepared
+	Program agent.Program     // that is installed; it has a recipe
 
 	Home    func() (string, error)                                           // the path of $LAUFWERK_HOME, which may not be there yet
 	Open    func(ctx context.Context, create bool) (Opened, error)           // with create it is made where it is not there
@@ -70,5 +71,5 @@ func (s *Service) cache(kind, option, root string) (imagecache.Cache, error) {
 	if !ok {
 		return imagecache.Cache{}, failure.New(failure.Internal, "no images are prepared for %s targets", kind)
 	}
-	return k.Cache(k.CacheDirectory(option, root, s.UserHome, home), s.Program()), nil
+	return k.Cache(k.CacheDirectory(option, root, s.UserHome, home), imagecache.NewProgram(s.Program)), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/spf13/cobra"
 
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/cli/images"
@@ -45,7 +46,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, endpoint: engine.Endpoint(t), home: home, store: store.Open(home, time.Now, "test")}
-	w.cache = docker.Images().Cache(filepath.Join(home.Dir(), "images"), imagecache.Codex())
+	w.cache = docker.Images().Cache(filepath.Join(home.Dir(), "images"), imagecache.NewProgram(codex.New()))
 	cl := engine.Client(t, w.endpoint)
 	base, err := cl.ImageInspect(t.Context(), engine.Busybox)
 	if err != nil {
@@ -88,7 +89,7 @@ func (w *world) laufwerk(tty bool, args ...string) (code int, out, errs string) 
 		return dockerengine.Connect(ctx, dockerengine.Endpoint{Host: w.endpoint, Origin: "the test"})
 	}
 	service := &prepare.Service{
-		Command: "test", Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Program: imagecache.Codex, Engine: connect,
+		Command: "test", Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Program: codex.New(), Engine: connect,
 		Open: func(context.Context, bool) (prepare.Opened, error) {
 			driver := claims.NewDriver(claims.Options{Store: w.store, Now: time.Now, Owner: w.store.ID})
 			return prepare.Opened{Home: w.home, Claims: driver}, nil

@@ -156,7 +156,7 @@ type selected struct {
 // cache is where a target's prepared images are.
 func (p *Provider) cache(def targets.Definition, c config) imagecache.Cache {
 	k := Images()
-	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.Codex())
+	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.NewProgram(p.c.Programs.Installable()[0]))
 }
 
 // Images describes what sessions of Docker targets start from.

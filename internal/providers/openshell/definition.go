@@ -155,7 +155,8 @@ func heldKinds(programs agent.Programs) string {
 }
 
 func credentialKind(raw json.RawMessage, programs agent.Programs) (string, error) {
-	path, expected := "credentials.kind", heldKinds(programs)
+	const path = "credentials.kind"
+	expected := heldKinds(programs)
 	s, err := options.String(path, raw, expected)
 	if err != nil {
 		return "", err

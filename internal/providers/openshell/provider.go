@@ -284,7 +284,7 @@ func fits(f dockerengine.Facts) error {
 // cache is where a target's prepared images are.
 func (p *Provider) cache(def targets.Definition, c config) imagecache.Cache {
 	k := Images()
-	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.Codex())
+	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.NewProgram(p.c.Programs.Installable()[0]))
 }
 
 // Images describes what sandboxes of OpenShell targets start from. Network policies name the folder of programs.
