@@ -23,8 +23,12 @@ CRASH_TESTS    = ^($(shell grep -ho '^func Test[A-Za-z0-9]*' $(CRASH_FILES) | se
 
 # Of one package's tests, against those that hang: one with containers and kills takes minutes on a small machine.
 TEST_LIMIT ?= 25m
+# Packages whose tests run side by side: more than there are processors, for they wait for engines and processes much of the time.
+TEST_PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+TEST_FLAGS    ?=
+GO_TEST       := go test -p $(TEST_PACKAGES) -timeout $(TEST_LIMIT) $(TEST_FLAGS)
 
-.PHONY: build release test test-unit test-crash bench demo cover clean
+.PHONY: build release test test-unit test-crash torture bench demo cover clean
 build: ## the binary, bin/laufwerk
 	$(GO_BUILD) -o bin/laufwerk ./cmd/laufwerk
 
@@ -43,10 +47,15 @@ release: ## the binaries of all platforms and their checksums, in dist; RELEASE=
 test: test-unit test-crash
 
 test-unit:
-	go test -timeout $(TEST_LIMIT) ./...
+	$(GO_TEST) ./...
 
 test-crash: ## builds with crash points: SIGKILL at each of them
-	go test -timeout $(TEST_LIMIT) -tags crashpoints -run '$(CRASH_TESTS)' $(CRASH_PACKAGES)
+	$(GO_TEST) -tags crashpoints -run '$(CRASH_TESTS)' $(CRASH_PACKAGES)
+
+# What `make test` takes samples of (internal/testkit/samples.go), and two builds of which the second begins with an empty cache.
+torture: ## all faults, crash points, moments and schedules that tests take samples of: hours
+	LAUFWERK_TEST_ALL=1 $(MAKE) test TEST_LIMIT=6h
+	$(MAKE) verify-reproducible EMPTY_CACHE=1
 
 .PHONY: test-openshell
 # Not as root. LAUFWERK_OPENSHELL_GATEWAY names a registered and provisioned gateway, _PROVIDER the login there, _IMAGE_CACHE the
@@ -100,12 +109,16 @@ verify-lint:
 verify-platforms:
 	@for p in $(PLATFORMS); do echo "build $$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build -tags $(TAGS) -trimpath -o /dev/null ./cmd/laufwerk; done
 
-# Two builds, the second from a copy in another directory; with LAUFWERK_CI=1 also without anything of the first in its cache.
+# Two builds, the second from a copy in another directory. With LAUFWERK_CI=1 our own packages are compiled anew for it, with
+# EMPTY_CACHE=1 all packages.
 verify-reproducible:
 	@tmp=$$(mktemp -d); trap 'chmod -R u+w "$$tmp"; rm -rf "$$tmp"' EXIT; mkdir "$$tmp/copy"; \
 	git ls-files -z --cached --others --exclude-standard | xargs -0 -I{} sh -c '[ ! -e "$$1" ] || cp -P --parents "$$1" "$$2"' _ {} "$$tmp/copy"; \
 	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$tmp/one" ./cmd/laufwerk; \
-	if [ "$${LAUFWERK_CI:-}" = 1 ]; then export GOCACHE="$$tmp/cache"; fi; \
+	if [ "$(EMPTY_CACHE)" = 1 ]; then export GOCACHE="$$tmp/cache"; \
+	elif [ "$${LAUFWERK_CI:-}" = 1 ]; then \
+		CGO_ENABLED=0 go list -deps -export -tags $(TAGS) -trimpath -f '{{if and .Module .Module.Main}}{{.Export}}{{end}}' ./cmd/laufwerk | xargs rm -f; \
+	fi; \
 	(cd "$$tmp/copy" && CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$tmp/two" ./cmd/laufwerk); \
 	cmp "$$tmp/one" "$$tmp/two"; echo "two builds are identical"
 

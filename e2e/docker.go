@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -63,15 +62,6 @@ echo changed > changed.txt
 echo edited
 `
 
-// The static binary is built once for all tests of this process, with and without crash points.
-var staticBinaries sync.Map //nolint:gochecknoglobals // building costs a second each time, even where nothing changed
-
-func StaticBinary(t testing.TB, tags ...string) string {
-	t.Helper()
-	build, _ := staticBinaries.LoadOrStore(fmt.Sprint(tags), sync.OnceValue(func() string { return testkit.Binary(t, tags...) }))
-	return build.(func() string)()
-}
-
 func NewDockerMachine(t testing.TB, endpoint string, tags ...string) *DockerMachine {
 	t.Helper()
 	w := NewMachine(t)
@@ -79,7 +69,7 @@ func NewDockerMachine(t testing.TB, endpoint string, tags ...string) *DockerMach
 		Operations: map[string]string{"begin": "session.ask[writer]:edit", "count": "session.exec[writer]:count"}}
 	t.Cleanup(b.Sweep)
 	b.Proxy = engine.NewProxy(t, endpoint)
-	b.Program = StaticBinary(t, tags...)
+	b.Program = testkit.Binary(t, tags...)
 	b.Env = []string{"DOCKER_HOST=" + b.Proxy.Endpoint}
 	for name := range SourceBefore() {
 		if err := os.Remove(filepath.Join(b.Project, name)); err != nil {
@@ -91,6 +81,12 @@ func NewDockerMachine(t testing.TB, endpoint string, tags ...string) *DockerMach
 	b.WriteWorkflow("job", SandboxWorkflow)
 	return b
 }
+
+// How a run ends that was disturbed: it is brought to its end, or given up.
+const (
+	EndResumed = "resumed"
+	EndGivenUp = "given-up"
+)
 
 // UseImage sets the image of the target, and its other options.
 func (b *DockerMachine) UseImage(image string, more ...string) {

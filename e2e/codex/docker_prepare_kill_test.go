@@ -20,6 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -188,7 +189,7 @@ func (p *preparation) prints(image string, argv ...string) string {
 func TestTheRealPreparationIsKilledFiveTimes(t *testing.T) {
 	t.Parallel()
 	p := newPreparation(t)
-	random := e2e.NewRandom(t)
+	random := testkit.NewRandom(t)
 	for _, moment := range []struct {
 		after    string // what it has said
 		from, to time.Duration

@@ -18,6 +18,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/e2e"
 	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -47,7 +48,7 @@ func pretendArchitecture(b *e2e.DockerMachine) {
 // No machine runs programs of both: what it carries is the plain build for this platform, under the other one's name.
 func release(t *testing.T) (path, unpacked string) {
 	t.Helper()
-	plain, err := os.ReadFile(e2e.StaticBinary(t))
+	plain, err := os.ReadFile(testkit.Binary(t))
 	if err != nil {
 		t.Fatal(err)
 	}

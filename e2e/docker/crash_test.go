@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/laufwerk/laufwerk/e2e"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -50,7 +51,7 @@ func dockerPoints(t *testing.T, endpoint string, change func(*e2e.DockerMachine)
 	if from < 0 || to < from {
 		t.Fatalf("%v", outside)
 	}
-	if !e2e.TakesEverySample() {
+	if !testkit.TakesEverySample() {
 		outside = outside[from:to]
 	}
 	if len(outside) < 50 || len(inside) < 8 {
@@ -71,14 +72,14 @@ func TestDockerKilledAnywhere(t *testing.T) {
 	if len(tight) == 0 || !slices.Contains(outside, "entered/after-take#1") {
 		t.Errorf("supervisors are started in one way only: %v %v", outside, tight)
 	}
-	random := e2e.NewRandom(t)
-	for i, point := range slices.Concat(outside, tight, inside) {
+	random := testkit.NewRandom(t)
+	for i, point := range testkit.EveryNth(random, 3, slices.Concat(outside, tight, inside)) {
 		most := 1
 		if i >= len(outside)+len(tight) {
 			most = 2 // cut, and made once more
 		}
 		ends := []string{e2e.EndResumed, e2e.EndGivenUp}
-		if !e2e.TakesEverySample() {
+		if !testkit.TakesEverySample() {
 			ends = ends[random.IntN(2):][:1]
 		}
 		for _, end := range ends {
@@ -112,10 +113,7 @@ func TestDockerKilledCommands(t *testing.T) {
 	n := probe.CountCrashPoints("cleanup", "--all", "--cancel", "--discard-changes")
 	probe.CheckClean()
 	t.Logf("%d points", n)
-	random, step := e2e.NewRandom(t), 4
-	if e2e.TakesEverySample() {
-		step = 1
-	}
+	random, step := testkit.NewRandom(t), testkit.SampleSize(4, 1)
 	for i := 1 + random.IntN(step); i <= n; i += step {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/e2e"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -272,11 +273,11 @@ func TestDockerAnotherEngineTakesTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = loaded.Body.Close()
-	random := e2e.NewRandom(t)
+	random := testkit.NewRandom(t)
 	t.Run("at", func(t *testing.T) { // the engine lives until all of them have ended
 		for _, op := range []engine.Operation{engine.Create, engine.Inspect, engine.Start, engine.ExecCreate, engine.ExecStart, engine.Delete} {
 			ends := []string{e2e.EndResumed, e2e.EndGivenUp}
-			if !e2e.TakesEverySample() {
+			if !testkit.TakesEverySample() {
 				ends = ends[random.IntN(2):][:1]
 			}
 			for _, end := range ends {

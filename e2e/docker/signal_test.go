@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/e2e"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
@@ -18,9 +19,9 @@ func TestDockerSignalsAtRandomTimes(t *testing.T) {
 	endpoint := engine.Endpoint(t)
 	times, err := strconv.Atoi(os.Getenv("LAUFWERK_TEST_COUNT"))
 	if err != nil {
-		times = 14
+		times = testkit.SampleSize(14, 70)
 	}
-	random := e2e.NewRandom(t)
+	random := testkit.NewRandom(t)
 	began := time.Now()
 	e2e.NewDockerMachine(t, endpoint).CheckDone(1)
 	whole := time.Since(began) // of a run and its clean-up, on this machine now

@@ -4,19 +4,19 @@ package local_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/laufwerk/laufwerk/e2e"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // A command that an operator types is killed at each of its points; typed again, it does what it was for.
 func TestKilledCommand(t *testing.T) {
+	random := testkit.NewRandom(t)
 	half := func(w *e2e.Machine) string {
 		w.MustRun([]int{8}, "run", "job", "--no-input")
 		id := w.OnlyRun().ID
@@ -95,7 +95,8 @@ func TestKilledCommand(t *testing.T) {
 			args := c.prepare(probe)
 			n := probe.CountCrashPoints(args...)
 			t.Logf("%d points", n)
-			for i := 1; i <= n; i++ {
+			step := testkit.SampleSize(3, 1)
+			for i := 1 + random.IntN(step); i <= n; i += step {
 				t.Run(fmt.Sprint(i), func(t *testing.T) {
 					t.Parallel()
 					w := e2e.NewMachine(t)
@@ -149,19 +150,11 @@ func TestKilledProbe(t *testing.T) {
 	}
 }
 
-// seeded is a source of samples that can be had again.
-func seeded(t *testing.T) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
 // A run is killed somewhere, and its resume is killed somewhere too.
 func TestKilledTwice(t *testing.T) {
-	const samples = 40
-	random := seeded(t)
+	random := testkit.NewRandom(t)
 	first, second := points(t)
-	for i := range samples {
+	for i := range testkit.SampleSize(15, 40) {
 		answered, n := random.IntN(3) == 0, 1+random.IntN(45)
 		point := first[random.IntN(len(first))]
 		if answered {
@@ -259,14 +252,13 @@ func checkPairDone(w *e2e.Machine) {
 }
 
 func TestKilledWithBranches(t *testing.T) {
-	const samples = 60
-	random := seeded(t)
+	random := testkit.NewRandom(t)
 	probe := e2e.NewMachine(t)
 	probe.WriteWorkflowBody("pair", pair)
 	all := probe.CountCrashPoints("run", "pair", "--no-input")
 	checkPairDone(probe)
 	t.Logf("%d points", all)
-	for i := range samples {
+	for i := range testkit.SampleSize(20, 60) {
 		n, cancel := 1+random.IntN(all), i%4 == 0
 		t.Run(fmt.Sprintf("%d at %d cancel=%t", i, n, cancel), func(t *testing.T) {
 			t.Parallel()

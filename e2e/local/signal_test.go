@@ -3,7 +3,6 @@ package local_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,14 +33,11 @@ const slow = `
 // Signals at random times, once or twice: the run is interrupted and can go on, or has come to its own end; nothing that
 // completed runs twice, and what was cut is journaled.
 func TestSignalsAtRandomTimes(t *testing.T) {
-	const times = 50
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testkit.NewRandom(t)
 	signals := [][]syscall.Signal{
 		{syscall.SIGINT}, {syscall.SIGINT, syscall.SIGINT}, {syscall.SIGTERM}, {syscall.SIGHUP}, {syscall.SIGKILL}, {syscall.SIGTERM, syscall.SIGINT},
 	}
-	for i := range times {
+	for i := range testkit.SampleSize(24, 50) {
 		sigs := signals[i%len(signals)]
 		at, between := time.Duration(random.IntN(700))*time.Millisecond, time.Duration(random.IntN(40))*time.Millisecond
 		t.Run(fmt.Sprintf("%d %v at %v and %v", i, sigs, at, between), func(t *testing.T) {

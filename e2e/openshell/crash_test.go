@@ -15,6 +15,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/resource"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
@@ -34,7 +35,7 @@ func newSite(t *testing.T) *site {
 	s.WriteTarget()
 	s.MustRun([]int{0}, "provision", "openshell")
 	s.PrepareImage()
-	b, err := os.ReadFile(e2e.StaticBinary(t, "crashpoints"))
+	b, err := os.ReadFile(testkit.Binary(t, "crashpoints"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,14 +231,14 @@ func TestOpenShellKilledAnywhere(t *testing.T) {
 	if !slices.Contains(alone, "openshell/before-supervisor#1") || !slices.Contains(outside, "entered/after-take#1") {
 		t.Errorf("supervisors are started in one way only: %v %v", outside, alone)
 	}
-	random := e2e.NewRandom(t)
-	for i, point := range slices.Concat(outside, alone, inside) {
+	random := testkit.NewRandom(t)
+	for i, point := range testkit.EveryNth(random, 3, slices.Concat(outside, alone, inside)) {
 		most := 1
 		if i >= len(outside)+len(alone) {
 			most = 2 // cut, and made once more
 		}
 		ends := []string{e2e.EndResumed, e2e.EndGivenUp}
-		if !e2e.TakesEverySample() {
+		if !testkit.TakesEverySample() {
 			ends = ends[random.IntN(2):][:1]
 		}
 		for _, end := range ends {

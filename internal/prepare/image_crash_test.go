@@ -57,7 +57,7 @@ func (w *dockerWorld) child(base string, env ...string) (killed bool) {
 	return false
 }
 
-// TestDockerKilledAnywhereConverges kills a preparation at each of its crash points. The next one, or a clean-up and the next
+// TestDockerKilledAnywhereConverges kills a preparation at its crash points, in CI at one in four. The next one, or a clean-up and the next
 // one, leaves one image and nothing else.
 func TestDockerKilledAnywhereConverges(t *testing.T) {
 	endpoint, binary := engine.Endpoint(t), testkit.Binary(t)
@@ -80,7 +80,7 @@ func TestDockerKilledAnywhereConverges(t *testing.T) {
 	if len(points) < 40 {
 		t.Fatalf("only %d points were reached: %v", len(points), points)
 	}
-	for n, point := range points {
+	for n, point := range testkit.EveryNth(testkit.NewRandom(t), 4, points) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			w := world(t)

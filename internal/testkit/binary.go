@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -27,16 +28,23 @@ func Supervisor(t T) string {
 	return program(t, SupervisorVariable, "supervisor", "internal/testkit/gateway/supervisor")
 }
 
+// What this process has built: the compiler takes a second to find out that nothing has changed.
+var built sync.Map //nolint:gochecknoglobals // it is the process's
+
 func program(t T, variable, name, of string, tags ...string) string {
 	t.Helper()
-	if built := os.Getenv(variable); built != "" {
-		return built
+	if given := os.Getenv(variable); given != "" {
+		return given
+	}
+	key := strings.Join(append([]string{name}, tags...), "-")
+	if path, ok := built.Load(key); ok {
+		return path.(string)
 	}
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(strings.TrimSpace(string(root)), ".tools", "test", strings.Join(append([]string{name}, tags...), "-"))
+	path := filepath.Join(strings.TrimSpace(string(root)), ".tools", "test", key)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // other users run it
 		t.Fatal(err)
 	}
@@ -49,10 +57,11 @@ func program(t T, variable, name, of string, tags ...string) string {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", path, "github.com/laufwerk/laufwerk/"+of)
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", strings.Join(tags, ","), "-o", path, "github.com/laufwerk/laufwerk/"+of)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	built.Store(key, path)
 	return path
 }

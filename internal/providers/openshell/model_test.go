@@ -26,12 +26,13 @@ import (
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/store"
+	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/gateway"
 )
 
 var (
-	schedules = flag.Int("schedules", 10_000, "how many schedules of TestSchedules are run")   //nolint:gochecknoglobals // of the command line
-	seed      = flag.Uint64("schedule", 0, "the seed of the one schedule that is run, if any") //nolint:gochecknoglobals // of the command line
+	schedules = flag.Int("schedules", 0, "how many schedules of TestSchedules are run, from the first on; 0 is a sample of them") //nolint:gochecknoglobals // of the command line
+	seed      = flag.Uint64("schedule", 0, "the seed of the one schedule that is run, if any")                                    //nolint:gochecknoglobals // of the command line
 )
 
 // TestSchedules runs schedules of creating, sweeping and deleting against a gateway that is killed and restarted, loses calls
@@ -39,15 +40,14 @@ var (
 // that is given up while something of it is there, or a stranger that was touched; and each of them comes to an end.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
-	n := *schedules
-	switch {
-	case n > 0:
-	case os.Getenv("LAUFWERK_CI") == "1":
-		n = 10_000
-	default:
-		n = 1000
+	const full = 10_000
+	first, n := uint64(0), *schedules
+	if n == 0 {
+		n = testkit.SampleSize(1500, full)
+		first = testkit.NewRandom(t).Uint64N(uint64(full - n + 1))
 	}
 	var next atomic.Uint64
+	next.Store(first)
 	var group errgroup.Group
 	for range 16 {
 		group.Go(func() error {
@@ -57,7 +57,7 @@ func TestSchedules(t *testing.T) {
 				s := &schedule{w: w, seed: next.Add(1), stranger: stranger.GetMetadata().GetId()}
 				if *seed != 0 {
 					s.seed = *seed
-				} else if s.seed > uint64(n) { //nolint:gosec // a count
+				} else if s.seed > first+uint64(n) { //nolint:gosec // a count
 					return nil
 				}
 				if err := s.run(); err != nil {
