@@ -33,6 +33,9 @@ func (u *upgraded) documents() map[string]document {
 	}
 	ask("config")
 	ask("doctor")
+	for _, args := range u.asked {
+		ask(args...)
+	}
 	for _, id := range identifiers(ask("runs", "list", "--all"), "runs") {
 		ask("runs", "show", id)
 		ask("diff", id)

@@ -108,6 +108,7 @@ func compile(source, path, version, tags string) error {
 type upgraded struct {
 	*e2e.Machine
 	programs
+	asked [][]string // commands that are asked for their documents, beside those of every machine
 }
 
 // installOlder puts the older laufwerk on a machine, as package managers do it: by a rename over a file that may be executed.

@@ -153,8 +153,8 @@ func TestOpenShellUpgrade(t *testing.T) {
 			o.checkBuilds()
 		})
 	}
-	t.Run("the image", func(t *testing.T) {
-		u := &upgraded{Machine: site.first.Machine}
+	t.Run("the image and what is provisioned", func(t *testing.T) {
+		u := &upgraded{Machine: site.first.Machine, asked: [][]string{{"provision", "openshell", "--dry-run"}}}
 		u.programs, _ = build()
 		u.upgrade()
 		if image, reused := prepareOpenShell(site.first); !reused || image != site.image {

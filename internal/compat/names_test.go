@@ -197,9 +197,17 @@ func (c *nameCollector) call(call *ast.CallExpr) {
 		return
 	}
 	for _, a := range call.Args {
-		if text, ok := c.constantText(a); ok && !slashed.MatchString(text) {
-			c.named("name", text)
-		}
+		c.parts(a)
+	}
+}
+
+// parts are the constants that an argument is, or is put together from.
+func (c *nameCollector) parts(e ast.Expr) {
+	if text, ok := c.constantText(e); ok && !slashed.MatchString(text) {
+		c.named("name", text)
+	} else if sum, ok := e.(*ast.BinaryExpr); ok && sum.Op == token.ADD {
+		c.parts(sum.X)
+		c.parts(sum.Y)
 	}
 }
 
