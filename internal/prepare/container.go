@@ -157,14 +157,17 @@ func (c Containers) DeleteAll(ctx context.Context, list []resource.Intent, there
 	if err != nil {
 		return owned.Unreached(len(list), err)
 	}
-	return owned.DeleteAll(ctx, e, list, there, parallel, c.Now, func(ctx context.Context, in resource.Intent, out *resource.Deletion) {
-		s, _, err := c.of(in)
-		if err == nil {
-			err = s.clear(ctx)
-		}
-		if err != nil {
-			out.Result.Err = err // an empty directory is no reason to doubt the container's end
-		}
+	return owned.DeleteAll(ctx, e, owned.Deletions{
+		Intents: list, Listed: there, Parallel: parallel, Now: c.Now,
+		Absent: func(ctx context.Context, in resource.Intent, out *resource.Deletion) {
+			s, _, err := c.of(in)
+			if err == nil {
+				err = s.clear(ctx)
+			}
+			if err != nil {
+				out.Result.Err = err // an empty directory is no reason to doubt the container's end
+			}
+		},
 	})
 }
 

@@ -70,19 +70,26 @@ func same(ctx context.Context, e *dockerengine.Engine, in resource.Intent) error
 	return mismatch(e, f, in)
 }
 
-// DeleteAll removes the containers of intents whose ids are recorded, if they are among there, at most parallel at a time, and
-// then looks for all of them with one list. Of each that is absent then is called, as many at a time: it removes what else the
-// intent's resource has. The engine's identity was checked when there was listed; that another one came since is seen by the
-// list at the end, and an id means nothing to it.
-func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []resource.Intent, there []resource.Summary, parallel int, now func() time.Time, then func(ctx context.Context, in resource.Intent, out *resource.Deletion)) []resource.Deletion {
-	out := make([]resource.Deletion, len(intents))
-	seen := ids(there)
+// Deletions are containers to remove.
+type Deletions struct {
+	Intents  []resource.Intent  // at least one
+	Listed   []resource.Summary // what the engine listed, after its identity was checked
+	Parallel int                // how many are removed at a time, at most
+	Now      func() time.Time
+	Absent   func(ctx context.Context, in resource.Intent, out *resource.Deletion) // removes what else the resource of an absent container has
+}
+
+// DeleteAll removes the containers whose ids are recorded, if they are listed, and then looks for all of them with one list. If
+// another engine answers since, that list tells, and an id means nothing to it.
+func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resource.Deletion {
+	out := make([]resource.Deletion, len(d.Intents))
+	seen := ids(d.Listed)
 	finish := context.WithoutCancel(ctx) // what was asked for is observed
 	var mute atomic.Int32                // how many in a row had no answer: an engine that hangs is not asked a hundred times
 	var removals errgroup.Group
-	removals.SetLimit(parallel)
+	removals.SetLimit(d.Parallel)
 	remove := func(i int) {
-		id := intents[i].Resource
+		id := d.Intents[i].Resource
 		switch {
 		case !seen[id]:
 			out[i].Result.Outcome = resource.Done
@@ -90,7 +97,7 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []resource.I
 		case ctx.Err() != nil:
 			out[i].Result.Err = context.Cause(ctx)
 			return
-		case int(mute.Load()) >= parallel:
+		case int(mute.Load()) >= d.Parallel:
 			out[i].Result.Err = failure.New(failure.NotReady, "it was not asked for the container's end: it did not answer before")
 			return
 		}
@@ -102,18 +109,18 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []resource.I
 		} else {
 			mute.Store(0)
 		}
-		out[i].Result = resource.Result{Outcome: done, Resource: id, Err: err, Evidence: Container{Now: now}.saw("removing %s: %s", id, done)}
+		out[i].Result = resource.Result{Outcome: done, Resource: id, Err: err, Evidence: Container{Now: d.Now}.saw("removing %s: %s", id, done)}
 	}
-	for i := range intents {
+	for i := range d.Intents {
 		removals.Go(func() error { remove(i); return nil })
 	}
 	_ = removals.Wait()
-	left, err := list(finish, e, intents[0])
+	left, err := list(finish, e, d.Intents[0])
 	seen = ids(left)
 	var looks errgroup.Group
-	looks.SetLimit(parallel)
+	looks.SetLimit(d.Parallel)
 	look := func(i int) {
-		in, c := intents[i], Container{Now: now}
+		in, c := d.Intents[i], Container{Now: d.Now}
 		o := &out[i].Observation
 		switch {
 		case failure.Is(err, failure.NotReady):
@@ -130,10 +137,10 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, intents []resource.I
 			*o = resource.Observation{Presence: resource.Absent, Evidence: c.saw("the %s lists no container with the id %s", in.Endpoint, in.Resource)}
 		}
 		if o.Presence == resource.Absent {
-			then(finish, in, &out[i])
+			d.Absent(finish, in, &out[i])
 		}
 	}
-	for i := range intents {
+	for i := range d.Intents {
 		looks.Go(func() error { look(i); return nil })
 	}
 	_ = looks.Wait()

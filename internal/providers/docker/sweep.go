@@ -41,14 +41,17 @@ func (p *Provider) DeleteAll(ctx context.Context, list []resource.Intent, there 
 	if err != nil {
 		return owned.Unreached(len(list), err)
 	}
-	return owned.DeleteAll(ctx, e, list, there, parallel, p.c.Now, func(ctx context.Context, in resource.Intent, out *resource.Deletion) {
-		s, id, err := read(in)
-		if err != nil {
-			out.Observation = resource.Observation{Err: err}
-			return
-		}
-		at := p.directory(in, s, id)
-		out.Result = at.Clear(ctx, out.Result)
-		out.Observation = at.Observe(out.Observation, in.Resource)
+	return owned.DeleteAll(ctx, e, owned.Deletions{
+		Intents: list, Listed: there, Parallel: parallel, Now: p.c.Now,
+		Absent: func(ctx context.Context, in resource.Intent, out *resource.Deletion) {
+			s, id, err := read(in)
+			if err != nil {
+				out.Observation = resource.Observation{Err: err}
+				return
+			}
+			at := p.directory(in, s, id)
+			out.Result = at.Clear(ctx, out.Result)
+			out.Observation = at.Observe(out.Observation, in.Resource)
+		},
 	})
 }
