@@ -56,8 +56,8 @@ func executeTree(ctx context.Context, d *Deps, commands func(*Deps) Commands) (e
 	return t.root.ExecuteContext(ctx)
 }
 
-// systemError adds a hint to an error of the operating system: a full or failing disk, missing permissions. No half-written file is
-// left by it.
+// systemError adds a hint to an error of the operating system, such as a full or failing disk or missing permissions, or of laufwerk
+// itself. No half-written file is left by it.
 func systemError(d *Deps, err error, f *failure.Error) error {
 	var at *fs.PathError
 	hint := ""
@@ -70,6 +70,8 @@ func systemError(d *Deps, err error, f *failure.Error) error {
 		hint = "ulimit -a"
 	case files.NotWritable(err) && errors.As(err, &at) && filepath.IsAbs(at.Path):
 		hint = "ls -ld " + failure.Quote(at.Path)
+	case failure.Is(err, failure.Internal):
+		hint = debugCommand(d)
 	default:
 		return err
 	}
@@ -94,9 +96,13 @@ func quotedHome(d *Deps) string {
 	return " " + failure.Quote(home)
 }
 
+func debugCommand(d *Deps) string {
+	return "LAUFWERK_DEBUG=true laufwerk " + redact.Line(strings.Join(d.Env.Args, " "))
+}
+
 func panicError(d *Deps, cause any) error {
 	err := failure.New(failure.Internal, "laufwerk itself failed: %v", cause).
-		WithHint("LAUFWERK_DEBUG=true laufwerk %s", redact.Line(strings.Join(d.Env.Args, " ")))
+		WithHint("%s", debugCommand(d))
 	if s, settingsErr := d.Settings(); settingsErr == nil && s.Bool(settings.Debug) {
 		d.UI.Debugf("%s", debug.Stack())
 		err.Hint = "report this with the stack above"
