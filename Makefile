@@ -49,7 +49,7 @@ test: test-unit test-crash
 test-unit:
 	$(GO_TEST) ./...
 
-test-crash: ## builds with crash points: SIGKILL at each of them
+test-crash: ## builds with crash points: SIGKILL at each of them, and calls to the system that fail
 	$(GO_TEST) -tags crashpoints -run '$(CRASH_TESTS)' $(CRASH_PACKAGES)
 
 # What `make test` takes samples of (internal/testkit/samples.go), and two builds of which the second begins with an empty cache.
