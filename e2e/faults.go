@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
 // FaultyCommand is a command of which each call to the operating system is made to fail in turn (see internal/system/fault), in
@@ -118,9 +120,9 @@ func (c FaultyCommand) fail(t *testing.T, site string, n int, with string) bool 
 // fourth site any call that it makes.
 func (c FaultyCommand) FailEach(t *testing.T, samples int) {
 	sites, calls := c.sites(t)
-	random := NewRandom(t)
+	random := testkit.NewRandom(t)
 	t.Logf("%d sites", len(sites))
-	if !TakesEverySample() {
+	if !testkit.TakesEverySample() {
 		random.Shuffle(len(sites), func(i, j int) { sites[i], sites[j] = sites[j], sites[i] })
 		sites = sites[:min(samples, len(sites))]
 	}
