@@ -5,6 +5,7 @@ SHELL        := /bin/bash
 .DEFAULT_GOAL := build
 
 LINT_VERSION := 2.15.0
+DEADCODE     := golang.org/x/tools/cmd/deadcode@v0.52.0
 RELEASE      ?=
 PLATFORMS    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 DIST         ?= dist
@@ -84,7 +85,7 @@ cover: ## cover.out, and the total
 	go tool cover -func=cover.out | tail -1
 
 .PHONY: verify verify-format update-format verify-vet verify-lint verify-modules update-modules verify-platforms verify-reproducible verify-sdk
-verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-names verify-layers verify-sdk verify-platforms verify-reproducible
+verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-names verify-layers verify-deadcode verify-sdk verify-platforms verify-reproducible
 
 verify-format:
 	@out=$$(gofmt -l bench cmd e2e internal release sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
@@ -171,6 +172,15 @@ update-layers:
 .PHONY: report-names
 report-names: ## names of the code with words that it does not use
 	go test -count=1 -v -run TestNames ./internal/vocabulary
+
+.PHONY: verify-deadcode
+# Methods of what is handed to reflection count as reached, and what only another platform needs is a file of that platform.
+verify-deadcode: ## no function of the program that only tests reach, on Linux, with crash points, on macOS
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; GOBIN="$$tmp" go install $(DEADCODE); \
+	for set in linux/$(TAGS) linux/$(TAGS),crashpoints darwin/$(TAGS); do \
+		out=$$(GOOS=$${set%/*} CGO_ENABLED=0 "$$tmp/deadcode" -tags "$${set#*/}" ./cmd/...); \
+		if [ -n "$$out" ]; then echo "reached by nothing but tests ($$set):"; echo "$$out"; exit 1; fi; \
+	done
 
 clean:
 	rm -rf bin dist cover.out

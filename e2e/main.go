@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"io"
 	"maps"
 	"os"
 	"strings"
@@ -30,7 +31,7 @@ func runLaufwerk() { system.Exit(app.Main(context.Background(), system.FromOS())
 // Main runs a package's tests. It makes the test binary laufwerk where a test, or laufwerk itself, starts it: coverage counts,
 // nothing is stale. More are the programs that the package's tests have beside it.
 func Main(m *testing.M, more map[string]func()) {
-	if len(os.Args) > 1 && app.IsEntry(os.Args[1]) {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__") { // a hidden first argument of ours
 		runLaufwerk()
 	}
 	programs := map[string]func(){"laufwerk": runLaufwerk, "measured": measuredCommand}
@@ -41,7 +42,25 @@ func Main(m *testing.M, more map[string]func()) {
 // CommandTree is the whole tree of commands.
 func CommandTree(t testing.TB) *cobra.Command {
 	t.Helper()
-	return cli.Tree(&system.Env{Vars: map[string]string{}, Dir: t.TempDir()}, app.Commands)
+	var root *cobra.Command
+	env := &system.Env{Args: []string{"help"}, Vars: map[string]string{"HOME": t.TempDir()}, Dir: t.TempDir(), In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
+	code := cli.Execute(context.Background(), env, func(d *cli.Deps) cli.Commands {
+		commands := app.Commands(d)
+		makeHelp := commands["help"]
+		commands["help"] = func() *cobra.Command { // which has the whole tree made
+			help := makeHelp()
+			help.RunE = func(cmd *cobra.Command, _ []string) error {
+				root = cmd.Root()
+				return nil
+			}
+			return help
+		}
+		return commands
+	})
+	if code != 0 || root == nil {
+		t.Fatalf("help: exit %d", code)
+	}
+	return root
 }
 
 // LeafCommands are the commands below one that do something themselves.

@@ -44,9 +44,6 @@ func entries() map[string]Entry {
 	}
 }
 
-// IsEntry says whether a first argument starts a process of ours. Test binaries that are started as laufwerk ask it.
-func IsEntry(arg string) bool { return entries()[arg] != nil }
-
 // Commands make the commands of the tree, by their names.
 func Commands(d *cli.Deps) cli.Commands {
 	open := opens(d)

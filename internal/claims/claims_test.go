@@ -105,7 +105,7 @@ func (c *counting) View(ctx context.Context, fn func(store.Tx) error) error {
 func TestEveryStoredStateReachesReleased(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	for _, state := range claims.States() {
+	for _, state := range states() {
 		for _, there := range []bool{true, false} {
 			mem, w := newMemory(), newWorld()
 			d := driver(mem, w)
@@ -402,7 +402,7 @@ func TestResidueFreesTheWorkspaceAndIsLookedAtAgain(t *testing.T) {
 		t.Fatalf("holds %v, %v", holds, err)
 	}
 	w.settle()
-	if got, err := d.Reconcile(ctx, c.ID); err != nil || got.State != claims.Released {
+	if got, err := d.Release(ctx, c.ID); err != nil || got.State != claims.Released {
 		t.Fatalf("%s, %v", got.State, err)
 	}
 }
@@ -426,24 +426,6 @@ func TestKeptClaimIsNotReleased(t *testing.T) {
 	}
 	if _, err := d.Release(ctx, c.ID); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestReconcileOnlyLooks(t *testing.T) {
-	t.Parallel()
-	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
-	d := driver(mem, w)
-	c := allocate(t, d, "a")
-	if got, err := d.Reconcile(ctx, c.ID); err != nil || got.State != claims.Allocated || len(w.things) != 1 {
-		t.Fatalf("%s, %v", got.State, err)
-	}
-	w.fails("observe", "unseen", 1)
-	_, err := d.Reconcile(ctx, c.ID)
-	wantFailure(t, err, failure.Retained, "HTTP 500")
-	clear(w.things)
-	if got, err := d.Reconcile(ctx, c.ID); err != nil || got.State != claims.Released {
-		t.Fatalf("%s, %v", got.State, err)
 	}
 }
 

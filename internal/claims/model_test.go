@@ -138,10 +138,6 @@ func (m *model) step(rt *rapid.T) {
 				}
 			})
 		}
-	case 11, 12:
-		if id := m.anyClaim(rt); id != "" {
-			m.run(func(d *claims.Driver) { _, _ = d.Reconcile(ctx, id) })
-		}
 	case 13: // time passes
 		m.w.settle()
 	case 14: // one thing arrives
@@ -163,7 +159,7 @@ func (m *model) step(rt *rapid.T) {
 		if s := m.anyThing(rt); s != nil && !m.strangers[s.id] {
 			delete(m.w.things, s.id)
 		}
-	case 18: // a sweep
+	case 11, 12, 18: // a sweep
 		m.run(func(d *claims.Driver) { m.sweep(ctx, d) })
 	case 19:
 		if id := m.anyClaim(rt); id != "" && rapid.IntRange(0, 9).Draw(rt, "abandon?") == 0 {

@@ -170,37 +170,3 @@ func firstError(errs ...error) error {
 	}
 	return nil
 }
-
-// Reconcile finds out where a claim stands, without asking for its end unless that was asked for already. It returns the
-// claim as it now is, and a failure where that could not be learned: OutcomeUnknown for what may or may not have been made,
-// Retained for what should have ended.
-func (d *Driver) Reconcile(ctx context.Context, id string) (Claim, error) {
-	c, err := d.read(ctx, id)
-	if err != nil || !c.Outstanding() {
-		return c, err
-	}
-	r, err := d.resources(c)
-	if err != nil {
-		return c, err
-	}
-	switch c.State {
-	case Intent, Unknown:
-		res, err := d.resolve(ctx, c, r)
-		if err != nil {
-			return c, unknown(c, err)
-		}
-		event := map[resource.Outcome]Event{resource.Done: Exists, resource.NotDone: Rejected, resource.Unknown: Lost}[res.Outcome]
-		c, err = d.step(ctx, c, event, d.found("resolving: "+says(res.Outcome, res.Err), res.Resource, res.Evidence...))
-		if err == nil && c.State == Unknown {
-			err = unknown(c, res.Err)
-		}
-		return c, err
-	case Deleting:
-		return d.end(ctx, c, r)
-	}
-	c, err = d.look(ctx, c, r)
-	if err != nil || c.State == Allocated && c.Last == resource.Present.String() {
-		return c, err
-	}
-	return d.verdict(c, nil)
-}

@@ -36,16 +36,6 @@ func table() map[State]map[Event]State {
 	}
 }
 
-// States are all states, in the order of a claim's life.
-func States() []State {
-	return []State{Intent, Unknown, Allocated, Deleting, Residue, Released, Abandoned}
-}
-
-// Events are all events.
-func Events() []Event {
-	return []Event{Exists, Rejected, Lost, Retry, Ask, Absent, Listed, Unseen, Abandon, Anew}
-}
-
 // Next is the state that follows; false where the event is illegal.
 func Next(s State, e Event) (State, bool) {
 	next, ok := table()[s][e]

@@ -2,20 +2,10 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
-
-	"github.com/laufwerk/laufwerk/internal/system"
 )
 
 // Commands make the commands of the tree, by their names.
 type Commands map[string]func() *cobra.Command
-
-// Tree is the whole command tree alone, for what is made from it: documentation, tests.
-func Tree(env *system.Env, commands func(*Deps) Commands) *cobra.Command {
-	d := newDeps(env)
-	t := newTree(d, commands(d))
-	t.addAll()
-	return t.root
-}
 
 // tree is a root with the commands that were made. Most starts are of one command, and do not pay for the others.
 type tree struct {

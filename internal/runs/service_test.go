@@ -29,7 +29,7 @@ import (
 
 // TestMain also plays the isolate's child and supervisors, which laufwerk starts from its own binary.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && app.IsEntry(os.Args[1]) {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__") {
 		os.Exit(app.Main(context.Background(), system.FromOS()))
 	}
 	os.Exit(m.Run())

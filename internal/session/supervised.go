@@ -152,6 +152,11 @@ func (m *Manager) tooOften(op Operation, tries int, refused error) error {
 // dir has the records of the last attempt.
 func (x *execution) dir() string { return filepath.Join(x.m.dir(x.s.claim), x.at.Dir) }
 
+// process is the last attempt's.
+func (x *execution) process() *supervise.Process {
+	return supervise.Attach(x.launcher, x.dir(), x.at.MaxOutput)
+}
+
 // start makes a new attempt durable and launches its supervisor. refused is why that did not come up, where another may.
 func (x *execution) start(ctx context.Context, sb providers.Sandbox, continued bool) (refused, err error) {
 	spec, err := x.spec(sb, continued)
@@ -219,10 +224,10 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 	if x.begin != nil {
 		x.begin()
 	}
-	p := supervise.Attach(x.launcher, x.dir(), x.at.MaxOutput)
+	p := x.process()
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), ErrInterrupted) {
-			_ = x.launcher.Interrupt(context.WithoutCancel(ctx), x.dir())
+			_ = p.Interrupt(context.WithoutCancel(ctx))
 		}
 	})
 	defer stop()
@@ -236,7 +241,7 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 	})
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, ErrCancelled):
-		f := cancelled(context.WithoutCancel(ctx), x.launcher, x.dir())
+		f := cancelled(context.WithoutCancel(ctx), x.launcher, p.Dir())
 		if !f.Sure {
 			return missing, x.m.unsure(x.s, f)
 		}
@@ -307,7 +312,7 @@ func (x *execution) collect(ctx context.Context, p *supervise.Process) (err erro
 
 // fence ends what the last attempt may still run, and says how that was proved.
 func (x *execution) fence(ctx context.Context) (how string, err error) {
-	f := x.launcher.Fence(context.WithoutCancel(ctx), x.dir())
+	f := x.process().Fence(context.WithoutCancel(ctx))
 	if !f.Sure {
 		return "", x.m.unsure(x.s, f)
 	}

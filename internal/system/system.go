@@ -137,9 +137,6 @@ func SetDeterministic() { _ = os.Setenv("TZ", "UTC") }
 // Exit ends the process.
 func Exit(code int) { os.Exit(code) }
 
-// PID is the id of this process.
-func PID() int { return os.Getpid() }
-
 // UID is the effective user.
 func UID() int { return os.Geteuid() }
 

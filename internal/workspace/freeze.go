@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -352,46 +351,6 @@ func LoadFreeze(dir string) (Freeze, error) {
 		return damaged(errors.New("its digest is another"))
 	}
 	return f, nil
-}
-
-// Verify reads the workspace once more and fails with ChangedSinceApproval if it is not what was frozen.
-func Verify(ctx context.Context, root *safefs.Root, base Manifest, rules Rules, f Freeze) error {
-	now, _, err := Scan(ctx, root, ScanOptions{Rules: rules, Base: &base})
-	if err != nil {
-		return err
-	}
-	changes := Compare(base, now)
-	if digest(changes) == f.Digest {
-		return nil
-	}
-	differ := differing(f.Changes, changes)
-	return failure.New(failure.ChangedSinceApproval, "the workspace is no longer what was approved: %s", names(differ, 10)).
-		WithPaths(differ...).WithHint("laufwerk diff RUN shows what it is now")
-}
-
-// differing are the paths that changed otherwise in a than in b.
-func differing(a, b []Change) []string {
-	of := func(cs []Change) map[string]string {
-		m := make(map[string]string, len(cs))
-		for i := range cs {
-			m[cs[i].Path] = string(canonicalChanges(cs[i : i+1]))
-		}
-		return m
-	}
-	x, y := of(a), of(b)
-	var out []string
-	for p, c := range x {
-		if y[p] != c {
-			out = append(out, p)
-		}
-	}
-	for p := range y {
-		if _, ok := x[p]; !ok {
-			out = append(out, p)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 func refusedError(refused []safefs.Refused) error {

@@ -63,9 +63,6 @@ func newClassifier() *classifier {
 	return c
 }
 
-// RunsOnHost says why a path is of the class that can make code run on the host, "" where it is not.
-func RunsOnHost(path string) string { return newClassifier().why(path) }
-
 // why compares names as the most tolerant file system would: folded case, composed characters, without invisible ones and
 // without trailing dots and spaces.
 func (c *classifier) why(path string) string {

@@ -45,8 +45,8 @@ func TestEveryKindOfChange(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.holds(allFrozen)
-				if p.State() != Done {
-					t.Errorf("the state is %s", p.State())
+				if p.doc.State != Done {
+					t.Errorf("the state is %s", p.doc.State)
 				}
 				if pend, err := Pending(w.req.Dir); pend != nil || err != nil {
 					t.Errorf("pending: %v %v", pend, err)
@@ -154,7 +154,7 @@ func TestEditedMeanwhile(t *testing.T) {
 			}
 			w.holds(allBase.with(tc.want))
 			if pend, err := Pending(w.req.Dir); pend != nil || err != nil {
-				t.Errorf("pending: %v %v", pend.State(), err)
+				t.Errorf("pending: %v %v", pend.doc.State, err)
 			}
 		})
 	}
@@ -227,7 +227,7 @@ func TestWrittenIntoTheDisplacedFile(t *testing.T) {
 	w.write("a", "1")
 	p := must(Check(context.Background(), w.req))
 	p.observe = func(at string) {
-		if at == "before-sweep" && p.State() == Applied {
+		if at == "before-sweep" && p.doc.State == Applied {
 			f2.WriteString("too late")
 		}
 	}
@@ -235,10 +235,10 @@ func TestWrittenIntoTheDisplacedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.holds(frozen)
-	if len(p.Rescued()) != 1 {
-		t.Fatalf("rescued %v", p.Rescued())
+	if len(p.doc.Rescued) != 1 {
+		t.Fatalf("rescued %v", p.doc.Rescued)
 	}
-	if b, _ := os.ReadFile(filepath.Join(w.req.Dir, p.Rescued()[0])); string(b) != "too late" {
+	if b, _ := os.ReadFile(filepath.Join(w.req.Dir, p.doc.Rescued[0])); string(b) != "too late" {
 		t.Errorf("rescued %q", b)
 	}
 }
@@ -331,7 +331,7 @@ func killed(w *world, point string) {
 	w.Helper()
 	p := must(Check(context.Background(), w.req))
 	p.observe = func(at string) {
-		if at == point && (at != "before-sweep" || p.State() == Applied) {
+		if at == point && (at != "before-sweep" || p.doc.State == Applied) {
 			panic(w)
 		}
 	}
@@ -351,7 +351,7 @@ func TestAbortAfterTheCommit(t *testing.T) {
 	}
 	w.holds(allFrozen)
 	if pend := must(Pending(w.req.Dir)); pend != nil {
-		t.Errorf("pending: %v", pend.State())
+		t.Errorf("pending: %v", pend.doc.State)
 	}
 }
 
@@ -392,7 +392,7 @@ func TestKilledWhilePuttingBack(t *testing.T) {
 		defer func() { _ = recover() }()
 		_ = p.Apply(context.Background())
 	}()
-	if s := must(Pending(w.req.Dir)).State(); s != Aborting {
+	if s := must(Pending(w.req.Dir)).doc.State; s != Aborting {
 		t.Fatalf("the state is %s", s)
 	}
 	w.fails(Continue(context.Background(), w.req.Dir, false), failure.WriteBackConflict, map[string]string{"dir/sub/gone": "while the write-back"})

@@ -142,7 +142,7 @@ func finish(t *testing.T, w *world, end string) tree {
 		}
 		return allBase
 	}
-	state := pend.State()
+	state := pend.doc.State
 	r, err := Abort(ctx, w.req.Dir)
 	if state == Applied {
 		if !failure.Is(err, failure.RunState) {
@@ -161,7 +161,7 @@ func (k *killer) check(t *testing.T, w *world, end string) {
 	w.holds(finish(t, w, end))
 	leftovers(t, w.source)
 	if pend := must(Pending(w.req.Dir)); pend != nil {
-		t.Errorf("pending: %s", pend.State())
+		t.Errorf("pending: %s", pend.doc.State)
 	}
 }
 

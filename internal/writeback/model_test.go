@@ -145,7 +145,7 @@ func TestModel(t *testing.T) {
 			}
 			return
 		} else if killed && abort {
-			state := pend.State()
+			state := pend.doc.State
 			r, err := Abort(ctx, w.req.Dir)
 			if state == Applied && failure.Is(err, failure.RunState) {
 				mustHold(rt, w, want)

@@ -137,23 +137,11 @@ func load(dir string) (*Plan, error) {
 	return p, nil
 }
 
-// State is how far the plan has come; "" before Apply.
-func (p *Plan) State() State { return p.doc.State }
-
-// Source is the source root's path.
-func (p *Plan) Source() string { return p.doc.Source }
-
-// Root is the source root, for the hold on it.
-func (p *Plan) Root() workspace.RootID { return p.doc.Root }
-
 // Digest is the freeze's.
 func (p *Plan) Digest() string { return p.doc.Digest }
 
 // Unapproved says that no person's answer was bound to the digest.
 func (p *Plan) Unapproved() bool { return p.doc.Unapproved }
-
-// Rescued are files with bytes that somebody wrote while the write-back was under way and that are in no other place.
-func (p *Plan) Rescued() []string { return p.doc.Rescued }
 
 // Steps are the changes in the order in which they are carried out; none where the source already holds what was frozen.
 func (p *Plan) Steps() []Step {

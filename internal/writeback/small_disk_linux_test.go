@@ -42,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			w.holds(base)
 			if pend := must(Pending(w.req.Dir)); pend != nil {
-				t.Errorf("pending: %v", pend.State())
+				t.Errorf("pending: %v", pend.doc.State)
 			}
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -200,10 +199,6 @@ func (u *UI) Lost() error {
 	}
 	return failure.Wrap(u.Out.failed, failure.Failed, "write to standard output")
 }
-
-// Text is w with everything that is written to it sanitised; what a rune's bytes are split over is put together again.
-// Close writes what is left of a cut rune, and leaves w open.
-func Text(w io.Writer) io.WriteCloser { return &text{w: w} }
 
 // Name is a name for people: sanitised, on one line.
 func Name(s string) Styled { return Styled{redact.Line(s)} }

@@ -197,29 +197,3 @@ func TestLostOutput(t *testing.T) {
 		}
 	}
 }
-
-func TestTextJoinsRunesAcrossWrites(t *testing.T) {
-	in := "é日🙂\x1b[1m\xff\u202e"
-	for size := 1; size <= len(in); size++ {
-		var out bytes.Buffer
-		w := Text(&out)
-		for i := 0; i < len(in); i += size {
-			if n, err := w.Write([]byte(in[i:min(i+size, len(in))])); err != nil || n == 0 {
-				t.Fatal(n, err)
-			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := out.String(), `é日🙂\x1b[1m\xff\u202e`; got != want {
-			t.Fatalf("size %d: %q, want %q", size, got, want)
-		}
-	}
-	var out bytes.Buffer
-	w := Text(&out)
-	_, _ = w.Write([]byte("a\xe6\x97"))
-	_ = w.Close()
-	if got, want := out.String(), `a\xe6\x97`; got != want {
-		t.Errorf("a cut rune: %q, want %q", got, want)
-	}
-}

@@ -26,9 +26,6 @@ func readWrite() []string {
 	return []string{"/tmp", "/dev/null", "/dev/shm", "/dev/tty", "/dev/pts", Home, Ops}
 }
 
-// Paths are the paths that an image has to have.
-func Paths() []string { return append(append(readOnly(), readWrite()...), Work) }
-
 // Sandbox is the whole policy of a session's sandbox: laufwerk's part is files and process. The workspace can be written or not;
 // uid and gid, which are not 0, are who works in it.
 func Sandbox(p Policies, writable bool, uid, gid int) *wire.SandboxPolicy {

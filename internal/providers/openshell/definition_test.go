@@ -172,7 +172,8 @@ func TestPreparedImagesHaveWhatThePolicyNames(t *testing.T) {
 	}
 	l := Images().Layout
 	has := append(append([]string{l.Workdir}, l.Directories...), l.Paths...)
-	for _, path := range policy.Paths() {
+	files := policy.Sandbox(nil, true, 1, 1).GetFilesystem()
+	for _, path := range append(files.GetReadOnly(), files.GetReadWrite()...) {
 		if brought := path == "/proc" || strings.HasPrefix(path, "/dev/"); !brought && !slices.Contains(has, path) {
 			t.Errorf("an image that lacks %s is not found out", path)
 		}

@@ -134,7 +134,7 @@ func (s *schedule) step() {
 			s.kept = nil
 		}
 	}()
-	what := []string{"allocate", "allocate", "allocate", "release", "sweep", "reconcile", "restart"}[s.rand.IntN(7)]
+	what := []string{"allocate", "allocate", "allocate", "release", "sweep", "sweep", "restart"}[s.rand.IntN(7)]
 	fault := "nothing"
 	if s.rand.IntN(4) > 0 {
 		fault = s.fault(die)
@@ -148,8 +148,6 @@ func (s *schedule) step() {
 		c, err = d.Allocate(ctx, s.request)
 	case "release":
 		c, err = d.Release(ctx, s.request.ID)
-	case "reconcile":
-		c, err = d.Reconcile(ctx, s.request.ID)
 	case "sweep":
 		err = s.sweep(ctx, d)
 	default:

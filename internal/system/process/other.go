@@ -27,13 +27,9 @@ type Stream struct{}
 func Supported() error                                       { return ErrUnsupported }
 func Self() (Identity, error)                                { return Identity{}, ErrUnsupported }
 func EndStopped(string, ...string) int                       { return 0 }
-func Of(int) (Identity, error)                               { return Identity{}, ErrUnsupported }
-func BootID() (string, error)                                { return "", ErrUnsupported }
 func Look(Identity) Liveness                                 { return Elsewhere }
 func Signal(Identity, syscall.Signal) error                  { return ErrUnsupported }
-func BecomeSubreaper() error                                 { return ErrUnsupported }
 func Reap() (ended []Status, none bool)                      { return nil, true }
-func Children() []int                                        { return nil }
 func Descendants(int) []Identity                             { return nil }
 func KillChildren() int                                      { return 0 }
 func KillDescendants()                                       {}
@@ -48,7 +44,6 @@ func OpenCgroup(string) (*Cgroup, error)                     { return nil, ErrUn
 func FindCgroups(string) []string                            { return nil }
 func Marks(string) ([]Mark, error)                           { return nil, ErrUnsupported }
 func Executing(string) []int                                 { return nil }
-func (*Cgroup) Dir() string                                  { return "" }
 func (*Cgroup) Populated() (bool, error)                     { return true, ErrUnsupported }
 func (*Cgroup) Kill() error                                  { return ErrUnsupported }
 func (*Cgroup) End(context.Context) error                    { return ErrUnsupported }
