@@ -15,6 +15,8 @@ const (
 	// ID and Credentials are these two where each has a line of its own.
 	ID          = "  id: \"TARGET_ID\",\n"
 	Credentials = "  credentials: \"codex-subscription\",\n"
+	// Login is the one that the example's agent takes from its target.
+	Login = "codex-subscription"
 	// Execution is the module that a workflow's target comes from.
 	Execution = `"../../execution"`
 	// Codex is the example's agent, which a program can take the place of: see Command.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -14,6 +15,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/suggest"
 	"github.com/laufwerk/laufwerk/internal/system/projectfs"
+	"github.com/laufwerk/laufwerk/templates"
 )
 
 // Workflow is a workflow as its module describes it, ready to be started.
@@ -56,7 +58,7 @@ func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error
 		if p.Targets[0].ID != target {
 			target += " --target " + p.Targets[0].ID
 		}
-		if !bytes.Contains(p.Targets[0].Options, []byte(`"codex-subscription"`)) { // Codex would not do there
+		if !bytes.Contains(p.Targets[0].Options, []byte(strconv.Quote(templates.Login))) { // the example's own agent would not do there
 			target += " --agent-command COMMAND"
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/system/files"
+	"github.com/laufwerk/laufwerk/templates"
 )
 
 // Load loads the project at root as it would be with the files of overlay, by their paths relative to root, in front of its
@@ -82,7 +83,7 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 	module := "execution." + o.target()
 	there := false
 	for _, t := range p.Targets {
-		o.login = o.login || bytes.Contains(t.Options, []byte(literal("codex-subscription")))
+		o.login = o.login || bytes.Contains(t.Options, []byte(literal(templates.Login)))
 		if t.ID != o.target() {
 			continue
 		}

@@ -64,7 +64,7 @@ func (o Options) options() (all, id, login string) {
 		id = "  " + fields[0] + ",\n"
 	}
 	if o.login || o.Example && o.AgentCommand == nil {
-		fields = append(fields, "credentials: "+literal("codex-subscription"))
+		fields = append(fields, "credentials: "+literal(templates.Login))
 		login = templates.Credentials
 	}
 	if fields != nil {
