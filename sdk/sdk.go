@@ -15,6 +15,20 @@ var sources embed.FS
 //go:embed types/laufwerk.d.ts
 var declarations string
 
+// What is made from the sources before a release, for the isolate: `make update-sdk` makes it, a test of internal/script holds
+// that it is current.
+var (
+	// Script is all modules as one script.
+	//go:embed built/sdk.js
+	Script string
+	// Bytecode is Script in the engine's bytecode.
+	//go:embed built/sdk.bytecode
+	Bytecode []byte
+	// Exports are the names that each module exports, as a JSON object of lists.
+	//go:embed built/exports.json
+	Exports []byte
+)
+
 // Declarations are the types of all public modules, and of the isolate's globals, in one ambient .d.ts file.
 // It is made from the sources by sdk/update.sh; sdk/verify.sh holds that it is current.
 func Declarations() string { return declarations }

@@ -7,24 +7,19 @@ import (
 	"strings"
 
 	"modernc.org/quickjs"
+
+	"github.com/laufwerk/laufwerk/sdk"
 )
 
-// What is made from the SDK and from the prelude before a release, since making it takes longer than all the rest of reading a
-// config: the SDK as one script, what its modules export, and both scripts in the engine's bytecode. `make update-sdk` makes
-// it anew; TestBuiltIsCurrent holds that it is what the sources say.
+// What is made from the SDK (sdk/built) and from the prelude before a release, since making it takes longer than all the rest of
+// reading a config: the SDK as one script, what its modules export, and both scripts in the engine's bytecode. `make
+// update-sdk` makes it anew; TestBuiltIsCurrent holds that it is what the sources say.
 //
 // Bytecode is only as good as the engine that made it: its version, the atoms and the opcodes. Those are the same on all our
 // platforms, which TestBytecodeFitsAllPlatforms holds. It is never taken from anywhere else.
-var (
-	//go:embed built/sdk.js
-	sdkScript string
-	//go:embed built/sdk.bytecode
-	sdkBytecode []byte
-	//go:embed built/prelude.bytecode
-	preludeBytecode []byte
-	//go:embed built/exports.json
-	sdkExports []byte
-)
+//
+//go:embed built/prelude.bytecode
+var preludeBytecode []byte
 
 // sdkSymbol is where the script leaves the SDK's modules, by name.
 const sdkSymbol = `globalThis[Symbol.for("laufwerk.sdk")]`
@@ -35,7 +30,7 @@ func preludeScript() string { return "globalThis.__prelude = " + prelude }
 // facade is the source of a module of the SDK as a bundle has it: names for what the SDK's script left.
 func facade(module string) (string, error) {
 	var exports map[string][]string
-	if err := json.Unmarshal(sdkExports, &exports); err != nil {
+	if err := json.Unmarshal(sdk.Exports, &exports); err != nil {
 		return "", err
 	}
 	names, ok := exports[module]
@@ -67,8 +62,8 @@ func evalSDK(vm *quickjs.VM, source string) error {
 	switch source {
 	case "": // before minor version 1 the SDK was part of the code
 		return nil
-	case sdkScript:
-		return evalBuilt(vm, sdkBytecode, source)
+	case sdk.Script:
+		return evalBuilt(vm, sdk.Bytecode, source)
 	}
 	v, err := vm.EvalValue(source, quickjs.EvalGlobal)
 	if err == nil {

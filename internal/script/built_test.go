@@ -41,9 +41,10 @@ func TestBuiltIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string][]byte{
-		"sdk.js": []byte(source), "sdk.bytecode": compiled(t, source), "prelude.bytecode": compiled(t, preludeScript()), "exports.json": append(list, '\n'),
+		"../../sdk/built/sdk.js": []byte(source), "../../sdk/built/sdk.bytecode": compiled(t, source), "../../sdk/built/exports.json": append(list, '\n'),
+		"built/prelude.bytecode": compiled(t, preludeScript()),
 	} {
-		path := filepath.Join("built", name)
+		path := filepath.FromSlash(name)
 		if *update {
 			if err := os.WriteFile(path, content, 0o644); err != nil {
 				t.Fatal(err)
@@ -51,7 +52,7 @@ func TestBuiltIsCurrent(t *testing.T) {
 			continue
 		}
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content) {
-			t.Errorf("internal/script/%s is not what the sources say (%v): make update-sdk", path, err)
+			t.Errorf("%s is not what the sources say (%v): make update-sdk", path, err)
 		}
 	}
 }
@@ -109,7 +110,7 @@ func compiled(t *testing.T, source string) []byte {
 
 // TestTheBytecodeIsTaken sees to it that the fall-back to the sources is not what everything else is tested with.
 func TestTheBytecodeIsTaken(t *testing.T) {
-	for name, code := range map[string][]byte{"prelude": preludeBytecode, "sdk": sdkBytecode} {
+	for name, code := range map[string][]byte{"prelude": preludeBytecode, "sdk": sdk.Bytecode} {
 		vm, err := quickjs.NewVM()
 		if err != nil {
 			t.Fatal(err)
@@ -163,12 +164,12 @@ func TestABundleKeepsItsSDK(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bundle.SDK != sdkScript {
+	if bundle.SDK != sdk.Script {
 		t.Fatal("the bundle does not say which SDK it was made with")
 	}
 	for name, sdkSource := range map[string]string{
-		"ours":    sdkScript,
-		"another": "globalThis.another = 1;\n" + sdkScript,
+		"ours":    sdk.Script,
+		"another": "globalThis.another = 1;\n" + sdk.Script,
 	} {
 		b := bundle
 		b.SDK = sdkSource
@@ -187,7 +188,7 @@ func TestABundleKeepsItsSDK(t *testing.T) {
 		}
 	}
 	inside := bundle // as before minor version 1
-	inside.Code, inside.SDK = sdkScript+inside.Code, ""
+	inside.Code, inside.SDK = sdk.Script+inside.Code, ""
 	vm, err := newIsolate(&protocol.Start{Limits: Limits{MemoryBytes: LeastMemory}}, testRules{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func makeBundle(entry string, from sources) (protocol.Bundle, *protocol.Error) {
 		}
 	}
 	sum := sha256.New()
-	_, _ = io.WriteString(sum, sdkScript)
+	_, _ = io.WriteString(sum, sdk.Script)
 	_, _ = io.WriteString(sum, out.Code)
 	out.Digest = hex.EncodeToString(sum.Sum(nil))
 	return out, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/system/process"
+	"github.com/laufwerk/laufwerk/sdk"
 )
 
 // Main is the child: it does what the first message asks for and ends. It also ends, whatever it is doing, when its stdin
@@ -97,11 +98,11 @@ func (c *child) serve(s *protocol.Start) *protocol.Error {
 
 // prepare makes the bundle, if there is none yet, and beside that an engine with the bundle's SDK.
 func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protocol.Error) {
-	bundle, sdk := s.Bundle, sdkScript
+	bundle, source := s.Bundle, sdk.Script
 	bundled := make(chan *protocol.Error, 1)
 	if bundle != nil {
 		if s.Mode == workflow { // what is evaluated is of this build
-			sdk = bundle.SDK
+			source = bundle.SDK
 		}
 		bundled <- nil
 	} else {
@@ -117,7 +118,7 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 	if err != nil {
 		e = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}
 	} else {
-		e = vm.loadSDK(sdk)
+		e = vm.loadSDK(source)
 	}
 	if err := <-bundled; err != nil {
 		return nil, nil, err

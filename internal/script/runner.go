@@ -12,6 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/system/projectfs"
+	"github.com/laufwerk/laufwerk/sdk"
 )
 
 // Bounds from outside, for what the limits inside the child do not stop.
@@ -110,7 +111,7 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 			} else if !r.Recalls {
 				defer memory.keep(conversation, bundle)
 			}
-			bundle.SDK = sdkScript // the child is this binary too
+			bundle.SDK = sdk.Script // the child is this binary too
 			if limits.StepMillis > 0 {
 				t.watch.Begin(limits.Step() + grace)
 			} else {
