@@ -62,6 +62,7 @@ func rows() []struct {
 		make func(*bench) ([]row, error)
 	}{
 		{"version", version},
+		{"initialisation", initialisation},
 		{"project", readProject},
 		{"durable", durable},
 		{"demo", demo},

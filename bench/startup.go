@@ -2,10 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
 
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/script"
@@ -38,6 +42,43 @@ func version(b *bench) ([]row, error) {
 		return nil, err
 	}
 	return []row{compare("version, beside kind version", s[0], s[1], 2)}, nil
+}
+
+// What the package initialisation of all libraries together may take in every process: about half of what one careless library
+// costs. A test of internal/app counts the packages and what they allocate.
+const initialisationLimit = 4 * time.Millisecond
+
+// initialisation adds up, for each package, the fastest of several starts: noise only ever adds.
+func initialisation(b *bench) ([]row, error) {
+	line := regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock`)
+	fastest := map[string]float64{}
+	for range b.rounds {
+		cmd := exec.CommandContext(b, b.binary, "version")
+		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, out)
+		}
+		for _, m := range line.FindAllStringSubmatch(string(out), -1) {
+			ms, err := strconv.ParseFloat(m[2], 64)
+			if err != nil {
+				return nil, err
+			}
+			if old, seen := fastest[m[1]]; !seen || ms < old {
+				fastest[m[1]] = ms
+			}
+		}
+	}
+	sum := 0.0
+	for _, ms := range fastest {
+		sum += ms
+	}
+	took := time.Duration(sum * float64(time.Millisecond))
+	r := row{work: fmt.Sprintf("package initialisation, of %d packages", len(fastest)), ours: short(took), hold: "≤ " + short(initialisationLimit), verdict: "ok"}
+	if took > initialisationLimit {
+		r.verdict, r.fails = "DOES NOT HOLD", true
+	}
+	return []row{r}, nil
 }
 
 // copied is a copy of a program in the scratch directory: what the linker has just written lies otherwise in the page cache than
