@@ -79,6 +79,9 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 		Mode: evaluate, Root: root, Entry: entry, Bundle: known, Export: opts.Export, Call: opts.Call, Args: opts.Args,
 		Seed: opts.Seed, Now: opts.Now, Limits: limits,
 	}); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return nil, protocol.Bundle{}, err
 	}
 
@@ -160,6 +163,9 @@ func (r *Runner) Start(ctx context.Context, start protocol.Start) (*Child, error
 		return nil, err
 	}
 	if err := t.start(&start); err != nil {
+		if ctx.Err() != nil { // a signal to the whole process group may reach a child before it has one of its own
+			err = ctx.Err()
+		}
 		return nil, err
 	}
 	return &Child{talk: t, limits: start.Limits}, nil
