@@ -3,11 +3,13 @@
 package layers
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -130,6 +132,47 @@ func TestImportsKeepToTheRules(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPackagesAreDeep holds that a package with one importer and less than a hundred lines is part of that importer.
+func TestPackagesAreDeep(t *testing.T) {
+	packages, imports := sources(t)
+	importers := map[string]map[string]bool{}
+	for _, i := range imports {
+		if importers[i.imported] == nil {
+			importers[i.imported] = map[string]bool{}
+		}
+		importers[i.imported][i.importer] = true
+	}
+	for _, p := range packages {
+		if len(importers[p]) != 1 || !strings.HasPrefix(p, "internal/") {
+			continue
+		}
+		if n := lines(t, p); n < 100 {
+			t.Errorf("%s has %d lines and one importer, %v: make it a part of that", p, n, slices.Collect(maps.Keys(importers[p])))
+		}
+	}
+}
+
+// lines are those of a package without its tests.
+func lines(t *testing.T, pkg string) int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += bytes.Count(b, []byte("\n"))
+	}
+	return n
 }
 
 // within says whether a package is another one or below it; with a slash at its end, below it only.
