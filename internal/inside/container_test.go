@@ -263,6 +263,8 @@ func (b *box) Fence(_ context.Context, dir string) supervise.Fenced {
 	return f
 }
 
+func (b *box) Cancel(ctx context.Context, dir string) supervise.Fenced { return b.Fence(ctx, dir) }
+
 // dir is an operation's directory, made by the worker for who works inside.
 func (b *box) dir(name string) string {
 	b.t.Helper()

@@ -21,6 +21,8 @@ func (deaf) Fence(context.Context, string) supervise.Fenced {
 	return supervise.Fenced{How: supervise.HowContainer, Why: "the engine does not answer", Later: true}
 }
 
+func (d deaf) Cancel(ctx context.Context, dir string) supervise.Fenced { return d.Fence(ctx, dir) }
+
 // Where it cannot be learned now what still runs, the operation stays open, and the session is as good as it was once that is
 // over: for whoever cancels, and where a supervisor was killed.
 func TestAFenceThatCannotBeHadNow(t *testing.T) {

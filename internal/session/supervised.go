@@ -241,7 +241,7 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 	})
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, ErrCancelled):
-		f := cancelled(context.WithoutCancel(ctx), x.launcher, p.Dir())
+		f := x.launcher.Cancel(context.WithoutCancel(ctx), p.Dir())
 		if !f.Sure {
 			return missing, x.m.unsure(x.s, f)
 		}
@@ -329,14 +329,6 @@ func (x *execution) unreadable(ctx context.Context, err error) error {
 		return ferr
 	}
 	return failure.Wrap(err, failure.Failed, "how it ended is not known; what it ran was ended")
-}
-
-// cancelled ends what a cancelled operation ran, and with some providers the sandbox in which it ran.
-func cancelled(ctx context.Context, l supervise.Launcher, dir string) supervise.Fenced {
-	if e, ok := l.(supervise.Ending); ok {
-		return e.Cancel(ctx, dir)
-	}
-	return l.Fence(ctx, dir)
 }
 
 // errOverdue ends the wait for a command whose supervisor does not end it: what it ran may have stopped it.

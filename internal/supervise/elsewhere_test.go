@@ -62,6 +62,7 @@ type fences map[string]Fenced
 func (f fences) Launch(context.Context, string, Spec) error         { return ErrRefused }
 func (f fences) Interrupt(context.Context, string) error            { return process.ErrGone }
 func (f fences) Fence(_ context.Context, dir string) (found Fenced) { return f[dir] }
+func (f fences) Cancel(_ context.Context, dir string) Fenced        { return f[dir] }
 
 func TestFencesAddUp(t *testing.T) {
 	sure := func(how string) Fenced { return Fenced{Sure: true, How: how} }

@@ -24,6 +24,9 @@ const fenceLimit = 30 * time.Second
 // can be found is named as a survivor.
 const markLimit = 2 * time.Second
 
+// Cancel is Fence: what else runs on this host is no matter of the operation.
+func (l LocalLauncher) Cancel(ctx context.Context, dir string) Fenced { return l.Fence(ctx, dir) }
+
 // Fence ends everything of the operation in dir, with or without a living supervisor; where nothing had been started, nothing
 // can be any more. It is bounded by ctx and by a limit of its own.
 func (l LocalLauncher) Fence(ctx context.Context, dir string) Fenced {

@@ -104,13 +104,6 @@ type Fenced struct {
 	At    time.Time `json:"at"`
 }
 
-// Ending is a Launcher of a place that a cancelled command takes with it: nothing can be started there any more.
-type Ending interface {
-	Launcher
-	// Cancel ends everything that runs in the place, and the place.
-	Cancel(ctx context.Context, dir string) Fenced
-}
-
 // Launcher starts supervisors and reaches them: on this host, or inside a sandbox.
 type Launcher interface {
 	// Launch starts a supervisor on dir and hands it spec. It returns once the supervisor has read spec or is known not to run;
@@ -120,4 +113,7 @@ type Launcher interface {
 	Interrupt(ctx context.Context, dir string) error
 	// Fence ends everything of this operation, with or without a living supervisor.
 	Fence(ctx context.Context, dir string) Fenced
+	// Cancel is Fence of an operation that was cancelled. With some providers it ends the whole sandbox, in which nothing can be
+	// started any more.
+	Cancel(ctx context.Context, dir string) Fenced
 }

@@ -122,8 +122,10 @@ func (s *Sandbox) startedSince(ctx context.Context, launched time.Time) bool {
 	return err == nil && began.After(launched)
 }
 
-// ending is the launcher of a Lasting sandbox.
-type ending struct{ launcher }
-
-// Cancel ends the sandbox, whatever else runs in it.
-func (e ending) Cancel(ctx context.Context, _ string) supervise.Fenced { return e.s.Box.End(ctx) }
+// Cancel ends a Lasting sandbox, whatever else runs in it.
+func (l launcher) Cancel(ctx context.Context, dir string) supervise.Fenced {
+	if l.s.Lasting != nil {
+		return l.s.Box.End(ctx)
+	}
+	return l.Fence(ctx, dir)
+}

@@ -346,10 +346,7 @@ func TestSandboxIsDeletedByCancellation(t *testing.T) {
 	in, sb := b.open(false)
 	p := b.start(in, sb, "1", "sleep 1001 & echo began; sleep 1001")
 	b.says(p, "began\n")
-	l, ok := sb.Launcher().(supervise.Ending)
-	if !ok {
-		t.Fatalf("%T", sb.Launcher())
-	}
+	l := sb.Launcher()
 	if f := l.Cancel(bounded(t), p.Dir()); !f.Sure || f.How != supervise.HowSandbox || b.containers(in) != 0 {
 		t.Errorf("%+v", f)
 	}
@@ -421,7 +418,7 @@ func TestSandboxEndsWithItsMainProcess(t *testing.T) {
 	in, sb := b.open(false)
 	b.start(in, sb, "1", "pkill -9 -f 'inside hold'; sleep 1001")
 	b.refused(in)
-	if _, err := sb.Launcher().(supervise.Ending), sb.Launcher().Launch(bounded(t), ops(t, in, "2"), specOf(in, sb, "2", "true")); err == nil {
+	if err := sb.Launcher().Launch(bounded(t), ops(t, in, "2"), specOf(in, sb, "2", "true")); err == nil {
 		t.Error("it goes on")
 	}
 }
