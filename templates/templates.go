@@ -3,6 +3,7 @@
 package templates
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 )
@@ -26,28 +27,51 @@ const (
 });`
 )
 
-// Reviewed holds the example of the kinds that enforce read-only access: it has a reviewer more. It stands there as for Docker.
-const Reviewed = "reviewed"
+// Reviewed holds the example of the kinds that enforce read-only access: it has a reviewer more. It stands there as for the
+// kind ReviewedFor.
+const (
+	Reviewed    = "reviewed"
+	ReviewedFor = "docker"
+)
 
-// OpenShell is the kind whose targets bring a policy.
-const OpenShell = "openshell"
-
-// Policy is the file of it, as seen from a project's laufwerk directory.
+// Policy is the file of the policies of a gateway's targets, as seen from a project's laufwerk directory.
 const Policy = "openshell/policy.ts"
 
-// Target is the id of a kind's targets that are given none.
-func Target(kind string) string {
-	if kind == OpenShell {
-		return "secure-coding"
-	}
-	return kind
+// Kind is what `laufwerk init` says of the targets of a kind, and does for them.
+type Kind struct {
+	Target  string // the id of those that are given none; "" is the kind's name
+	Named   bool   // the id is written also where it is the kind's name
+	Host    bool   // agents run on this machine: nothing keeps them from writing, and there is no image
+	Gateway bool   // a gateway makes the sandboxes: it has to be given the login first, and Policy says where they connect to
+	Prepare bool   // `laufwerk prepare` makes something ready for them
+	Sandbox string // where one of their agents runs: "container"
+	Runs    string // completes "Agents run …"
 }
+
+// KindOf is what there is to say of a kind of targets.
+func KindOf(name string) Kind {
+	switch name {
+	case "local":
+		return Kind{Host: true, Prepare: true, Sandbox: "machine", Runs: "on this machine, with your permissions: copies of the files, no sandbox"}
+	case "docker":
+		return Kind{Prepare: true, Sandbox: "container", Runs: "in containers of this machine, on copies of the files"}
+	case "openshell":
+		return Kind{
+			Target: "secure-coding", Named: true, Gateway: true, Prepare: true, Sandbox: "sandbox",
+			Runs: "in sandboxes of an OpenShell gateway of this machine, on copies of the files",
+		}
+	}
+	return Kind{Sandbox: "sandbox", Runs: "in sandboxes, on copies of the files"}
+}
+
+// Target is the id of a kind's targets that are given none.
+func Target(kind string) string { return cmp.Or(KindOf(kind).Target, kind) }
 
 // CodexComment is the line above Codex for the targets of a kind.
 func CodexComment(kind string) string {
-	does := "installs it"
-	if kind != "local" {
-		does = "puts it into an image"
+	does := "puts it into an image"
+	if KindOf(kind).Host {
+		does = "installs it"
 	}
 	return fmt.Sprintf("// Codex, with the login of your ChatGPT subscription: \"laufwerk prepare %s\" %s, \"laufwerk doctor\" checks it.\n", kind, does)
 }

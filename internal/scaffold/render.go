@@ -23,9 +23,6 @@ const Directory = "laufwerk"
 // Example is the workflow that init can write.
 const Example = "issue-to-fix"
 
-// local is the kind whose targets do not enforce read-only access.
-const local = "local"
-
 const policyPath = Directory + "/" + templates.Policy
 
 const examplePath = Directory + "/workflows/" + Example + "/workflow.ts"
@@ -59,7 +56,7 @@ func (o Options) target() string {
 // lines of their own.
 func (o Options) options() (all, id, login string) {
 	var fields []string
-	if o.target() != o.Execution || o.Execution == templates.OpenShell {
+	if o.target() != o.Execution || templates.KindOf(o.Execution).Named {
 		fields = append(fields, "id: "+literal(o.target()))
 		id = "  " + fields[0] + ",\n"
 	}
@@ -95,9 +92,9 @@ func render(o Options, module string) ([]File, error) {
 	}
 	swaps := []string{templates.Project, literal(o.ProjectID), templates.Execution, `"../../` + module + `"`}
 	sources, comment := []string{"project", "execution/" + o.Execution}, templates.CodexComment(o.Execution)
-	if o.Execution != local {
+	if !templates.KindOf(o.Execution).Host {
 		sources = []string{"project", templates.Reviewed, "execution/" + o.Execution}
-		comment = templates.CodexComment("docker")
+		comment = templates.CodexComment(templates.ReviewedFor)
 	}
 	if o.AgentCommand != nil {
 		command := strings.Replace(templates.Command, templates.Agent, literal(o.AgentCommand), 1)
