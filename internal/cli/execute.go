@@ -60,7 +60,7 @@ func executeTree(ctx context.Context, d *Deps, commands func(*Deps) Commands) (e
 // itself. No half-written file is left by it.
 func systemError(d *Deps, err error, f *failure.Error) error {
 	var at *fs.PathError
-	hint := ""
+	var hint string
 	switch {
 	case files.NoSpace(err):
 		hint = "df -h" + quotedHome(d)
