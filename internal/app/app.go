@@ -4,12 +4,7 @@ package app
 import (
 	"context"
 
-	"github.com/spf13/cobra"
-
 	"github.com/laufwerk/laufwerk/internal/cli"
-	"github.com/laufwerk/laufwerk/internal/cli/images"
-	"github.com/laufwerk/laufwerk/internal/cli/initproject"
-	"github.com/laufwerk/laufwerk/internal/cli/prepare"
 	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -46,13 +41,8 @@ func entries() map[string]Entry {
 
 // Commands make the commands of the tree, by their names.
 func Commands(d *cli.Deps) cli.Commands {
-	open := opens(d)
-	preparing, p := preparations(d), projects{d}
-	out := cli.NewCommands(d, cli.UseCases{Open: open, Projects: p, Programs: programs(d.Env), Doctor: examines(d), Gateway: newGateways(d.Env).at})
-	out["init"] = func() *cobra.Command {
-		return initproject.New(d, p.Check, preparing.NewTarget)
-	}
-	out["prepare"] = func() *cobra.Command { return prepare.New(d, preparing.Local, preparing.Images) }
-	out["images"] = func() *cobra.Command { return images.New(d, preparing) }
-	return out
+	return cli.NewCommands(d, cli.UseCases{
+		Open: opens(d), Projects: projects{d}, Preparation: preparations(d), Programs: programs(d.Env),
+		Doctor: examines(d), Gateway: newGateways(d.Env).at,
+	})
 }

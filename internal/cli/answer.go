@@ -32,9 +32,9 @@ to exactly the content that was frozen when the question was asked; laufwerk dif
 		Example: `$ laufwerk diff 261129-k3f9x2ab
 $ laufwerk answer 261129-k3f9x2ab approve yes
 $ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
-		GroupID: SectionRuns,
+		GroupID: sectionRuns,
 		Args: func(cmd *cobra.Command, args []string) error {
-			err := Positional(cmd, args)
+			err := checkPositional(cmd, args)
 			if f := failure.As(err); f != nil && len(args) == 1 {
 				f.WithHint("laufwerk runs show %s", failure.Quote(args[0])) // has each question with its command
 			}
@@ -63,7 +63,7 @@ $ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
 const minDigestLength = 8
 
 func runAnswer(ctx context.Context, o *answerOptions) error {
-	if err := RefuseInsideSession("answer"); err != nil {
+	if err := refuseInsideSession("answer"); err != nil {
 		return err
 	}
 	if o.Given == (o.Input != "") {
@@ -102,7 +102,7 @@ func runAnswer(ctx context.Context, o *answerOptions) error {
 		return o.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: runs.Running})
 	}
 	if err != nil {
-		return Fail(failure.Wrap(err, failure.Failed, "the answer is recorded, but the run could not be continued"),
+		return failWithDocument(failure.Wrap(err, failure.Failed, "the answer is recorded, but the run could not be continued"),
 			runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
 	return workOnRun(ctx, o.Deps, s, st, workOptions{Signals: caught})

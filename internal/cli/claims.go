@@ -11,9 +11,9 @@ import (
 )
 
 func newClaims(d *Deps) *cobra.Command {
-	g := Group("claims", "List and show the resources that runs allocate, and abandon claims that cannot be proved",
+	g := newGroup("claims", "List and show the resources that runs allocate, and abandon claims that cannot be proved",
 		newClaimsList(d), newClaimsShow(d), newClaimsAbandon(d))
-	g.GroupID = SectionOperate
+	g.GroupID = sectionOperate
 	return g
 }
 

@@ -32,7 +32,7 @@ exist, and records it permanently with your reason. A claim is refused if laufwe
 }
 
 func runClaimsAbandon(ctx context.Context, o *claimsAbandonOptions) error {
-	if err := RefuseInsideSession("claims abandon"); err != nil {
+	if err := refuseInsideSession("claims abandon"); err != nil {
 		return err
 	}
 	if o.Reason == "" {

@@ -34,7 +34,7 @@ the engine reports now. Who accepted it is recorded with each claim.`,
 $ laufwerk cleanup --all --dry-run
 $ laufwerk cleanup --all --cancel --discard-changes
 $ laufwerk cleanup --all --accept-identity 'docker engine ID at /old=docker engine ID at /new'`,
-		GroupID: SectionOperate,
+		GroupID: sectionOperate,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				o.Request.Run = args[0]
@@ -43,7 +43,7 @@ $ laufwerk cleanup --all --accept-identity 'docker engine ID at /old=docker engi
 				return failure.New(failure.Usage, "give the id of a run, or --all for every run that has ended").WithHint("laufwerk cleanup --all --dry-run")
 			}
 			if f := cmd.Flags().Lookup("accept-identity"); f.Changed && o.Request.Accept == "" {
-				return Usage(cmd, "--accept-identity is empty")
+				return usageError(cmd, "--accept-identity is empty")
 			}
 			return runCleanup(cmd.Context(), o)
 		},
@@ -58,7 +58,7 @@ $ laufwerk cleanup --all --accept-identity 'docker engine ID at /old=docker engi
 }
 
 func runCleanup(ctx context.Context, o *cleanupOptions) error {
-	if err := RefuseInsideSession("cleanup"); err != nil {
+	if err := refuseInsideSession("cleanup"); err != nil {
 		return err
 	}
 	s, err := o.Open(ctx, false)
@@ -72,7 +72,7 @@ func runCleanup(ctx context.Context, o *cleanupOptions) error {
 	}
 	printCleanup(o.UI, rep, o.Request.DryRun)
 	if err != nil {
-		return Fail(err, rep)
+		return failWithDocument(err, rep)
 	}
 	if len(rep.Released)+len(rep.Kept)+len(rep.Skipped)+len(rep.Folders) == 0 {
 		o.UI.Talkf("nothing to clean up\n")

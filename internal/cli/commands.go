@@ -7,7 +7,9 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/doctor"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/openshell"
+	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/script"
 )
@@ -18,6 +20,8 @@ type UseCases struct {
 	Open     OpenRuns
 	Projects Projects
 	Programs agent.Programs // of this build
+	// Preparation makes what targets need ready.
+	Preparation Preparation
 	// Doctor makes the options of an examination; probe says whether it may allocate.
 	Doctor func(probe bool) doctor.Options
 	// Gateway connects to the OpenShell gateway that is registered under an alias.
@@ -34,10 +38,28 @@ type Projects interface {
 	ScriptRunner(log func(level, text string)) (*script.Runner, error)
 }
 
+// Preparation is what commands need of prepare.Service.
+type Preparation interface {
+	Local(ctx context.Context, r prepare.LocalRequest) (prepare.LocalResult, error)
+	Images(ctx context.Context, r prepare.ImageRequest) ([]prepare.TargetImage, error)
+	NewTarget(ctx context.Context, root, kind, id string) (*prepare.TargetImage, error)
+	ListImages(ctx context.Context, directory string) ([]imagecache.Image, error)
+	PruneImages(ctx context.Context, directory string, dry bool) ([]imagecache.Pruned, error)
+}
+
+// The kinds of targets that commands are for.
+const (
+	kindLocal     = "local"
+	kindDocker    = "docker"
+	kindOpenShell = "openshell"
+)
+
 // constructors is the table of all commands below the root.
 func constructors() map[string]func(*Deps) *cobra.Command {
 	return map[string]func(*Deps) *cobra.Command{
 		"demo":       newDemo,
+		"init":       newInit,
+		"prepare":    newPrepare,
 		"provision":  newProvision,
 		"doctor":     newDoctor,
 		"run":        newRun,
@@ -48,6 +70,7 @@ func constructors() map[string]func(*Deps) *cobra.Command {
 		"runs":       newRuns,
 		"cleanup":    newCleanup,
 		"claims":     newClaims,
+		"images":     newImages,
 		"types":      newTypes,
 		"script":     newScript,
 		"config":     newConfig,

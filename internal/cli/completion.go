@@ -32,7 +32,7 @@ func newCompletion(d *Deps) *cobra.Command {
   fish        laufwerk completion fish > ~/.config/fish/completions/laufwerk.fish
   powershell  laufwerk completion powershell | Out-String | Invoke-Expression`,
 		Example:   "$ laufwerk completion bash > ~/.local/share/bash-completion/completions/laufwerk",
-		GroupID:   SectionOther,
+		GroupID:   sectionOther,
 		ValidArgs: completionShells(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Root, o.Shell = cmd.Root(), args[0]
@@ -41,7 +41,7 @@ func newCompletion(d *Deps) *cobra.Command {
 				if near == "" {
 					near = completionShells()[0]
 				}
-				return Usage(cmd, "there is no completion for %q: expected bash, zsh, fish or powershell", o.Shell).
+				return usageError(cmd, "there is no completion for %q: expected bash, zsh, fish or powershell", o.Shell).
 					WithHint("laufwerk completion %s", near)
 			}
 			return runCompletion(o)

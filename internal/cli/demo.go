@@ -36,7 +36,7 @@ the changes, ask for approval, and write them back. No model is called, and noth
 With --kill the worker process is killed in the middle of the agent's turn; another process resumes the run, joins the turn
 that is still running, and finishes. Then everything that was allocated is listed, with the proof that it is gone.`,
 		Example: "$ laufwerk demo\n$ laufwerk demo --kill --yes",
-		GroupID: SectionStart,
+		GroupID: sectionStart,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !o.Yes && !d.Interactive() {
 				again := "laufwerk demo --yes"
@@ -190,7 +190,7 @@ func (sc *demoScene) conclude(ctx context.Context) error {
 		return err
 	}
 	if res.RunTwice+res.Leaked > 0 {
-		return Fail(failure.New(failure.Internal, "the demo found a fault: operations run twice: %d, resources leaked: %d", res.RunTwice, res.Leaked).
+		return failWithDocument(failure.New(failure.Internal, "the demo found a fault: operations run twice: %d, resources leaked: %d", res.RunTwice, res.Leaked).
 			WithHint("laufwerk runs show %s\nlaufwerk claims list --all --run %s", res.Run, res.Run), res)
 	}
 	return sc.UI.Document(res)

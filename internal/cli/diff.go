@@ -22,7 +22,7 @@ func newDiff(d *Deps) *cobra.Command {
 workspace waits for an answer, exactly the frozen content that the answer applies to is shown. Changes that can make code run
 on this machine come first.`,
 		Example: "$ laufwerk diff 261129-k3f9x2ab\n$ laufwerk diff 261129-k3f9x2ab --json",
-		GroupID: SectionRuns,
+		GroupID: sectionRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Run = args[0]
 			return runDiff(cmd.Context(), o)

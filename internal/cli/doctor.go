@@ -37,11 +37,11 @@ the store and this machine are checked. The exit code is 4 if a check fails; a w
 For a Docker target the report says which engine is used, and why that one. What an image contains is only known with
 --probe, which runs a container from it.`,
 		Example: "$ laufwerk doctor\n\n# For a bug report\n$ laufwerk doctor --report\n\n# Before there is a project\n$ laufwerk doctor --execution docker --json\n\n# What is missing in the image of a target\n$ laufwerk doctor --target docker --probe",
-		GroupID: SectionStart,
+		GroupID: sectionStart,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"execution", "target"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-					return Usage(cmd, "--%s is empty", name)
+					return usageError(cmd, "--%s is empty", name)
 				}
 			}
 			o.Examination = d.Doctor(probe)
@@ -74,7 +74,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if doc.Status != doctor.Fail {
 		return ui.Document(doc)
 	}
-	return Fail(doctorFailure(rep), doc)
+	return failWithDocument(doctorFailure(rep), doc)
 }
 
 type doctorDocument struct {

@@ -46,7 +46,7 @@ func executeTree(ctx context.Context, d *Deps, commands func(*Deps) Commands) (e
 	d.UI.Schema = "laufwerk.error/1"
 	cmd, rest, err := t.find(d.Env.Args)
 	if err != nil {
-		return Usage(t.root, "%s", err)
+		return usageError(t.root, "%s", err)
 	}
 	if err := refuseUnknownWord(cmd, rest); err != nil {
 		return err
@@ -127,10 +127,10 @@ func Schema(cmd *cobra.Command) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", ".") + "/1"
 }
 
-// Usage is a mistake in how cmd was called; the hint shows how it is called.
-func Usage(cmd *cobra.Command, format string, args ...any) *failure.Error {
+// usageError is a mistake in how cmd was called; the hint shows how it is called.
+func usageError(cmd *cobra.Command, format string, args ...any) *failure.Error {
 	return failure.New(failure.Usage, format, args...).WithHint("%s --help", cmd.CommandPath())
 }
 
-// Fail ends a command with err and, with --json, with doc's fields beside the error's.
-func Fail(err error, doc any) error { return render.Attach(err, doc) }
+// failWithDocument ends a command with err and, with --json, with doc's fields beside the error's.
+func failWithDocument(err error, doc any) error { return render.Attach(err, doc) }

@@ -26,7 +26,7 @@ func execute(t *testing.T, vars map[string]string, use string, runE func(*cobra.
 		return Commands{
 			"one": func() *cobra.Command { return &cobra.Command{Use: use, Short: "Do one thing", RunE: runE} },
 			"group": func() *cobra.Command {
-				return Group("group", "Hold things", &cobra.Command{Use: "inner", Short: "Do another", RunE: runE})
+				return newGroup("group", "Hold things", &cobra.Command{Use: "inner", Short: "Do another", RunE: runE})
 			},
 		}
 	})

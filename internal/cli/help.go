@@ -24,7 +24,7 @@ func newHelp(d *Deps) *cobra.Command {
   environment   settings, where they come from, and other variables
   recovery      what to do after a failure`,
 		Example: "$ laufwerk help run\n$ laufwerk help exit-codes",
-		GroupID: SectionOther,
+		GroupID: sectionOther,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Root, o.Words = cmd.Root(), args
 			return runHelp(o)
@@ -77,7 +77,7 @@ next:
 				known = append(known, name)
 			}
 		}
-		err := Usage(root, "there is no help for %q: %s has no such command, and no topic has this name", word, cmd.CommandPath())
+		err := usageError(root, "there is no help for %q: %s has no such command, and no topic has this name", word, cmd.CommandPath())
 		if near := suggest.Closest(word, known); near != "" {
 			if cmd == root {
 				return nil, err.WithHint("laufwerk help %s", near)

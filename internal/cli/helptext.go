@@ -8,7 +8,7 @@ import (
 )
 
 func showHelp(d *Deps, cmd *cobra.Command) {
-	text := HelpText(cmd)
+	text := helpText(cmd)
 	if d.UI.JSON {
 		d.UI.Schema = "laufwerk.help/1"
 		_ = d.UI.Document(commandHelpDocument{cmd.CommandPath(), text})
@@ -22,8 +22,8 @@ type commandHelpDocument struct {
 	Text    string `json:"text"`
 }
 
-// HelpText describes a command: what it does, how it is called, examples, its flags.
-func HelpText(cmd *cobra.Command) string {
+// helpText describes a command: what it does, how it is called, examples, its flags.
+func helpText(cmd *cobra.Command) string {
 	var b strings.Builder
 	about := cmd.Long
 	if about == "" {

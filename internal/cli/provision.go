@@ -3,7 +3,7 @@ package cli
 import "github.com/spf13/cobra"
 
 func newProvision(d *Deps) *cobra.Command {
-	g := Group("provision", "Set up a gateway with what execution targets need", newProvisionOpenShell(d))
-	g.GroupID = SectionStart
+	g := newGroup("provision", "Set up a gateway with what execution targets need", newProvisionOpenShell(d))
+	g.GroupID = sectionStart
 	return g
 }

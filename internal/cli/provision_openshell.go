@@ -23,8 +23,6 @@ type provisionOpenShellOptions struct {
 	DryRun  bool
 }
 
-const kindOpenShell = "openshell"
-
 func newProvisionOpenShell(d *Deps) *cobra.Command {
 	o := &provisionOpenShellOptions{Deps: d}
 	cmd := &cobra.Command{
@@ -44,7 +42,7 @@ current values.`,
 		Example: "$ laufwerk provision openshell --target secure-coding --dry-run\n$ laufwerk provision openshell --target secure-coding\n\n# After the login was renewed\n$ laufwerk provision openshell --target secure-coding --rotate",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("target") && o.Target == "" {
-				return Usage(cmd, "--target is empty")
+				return usageError(cmd, "--target is empty")
 			}
 			return runProvisionOpenShell(cmd.Context(), o)
 		},
@@ -79,7 +77,7 @@ func runProvisionOpenShell(ctx context.Context, o *provisionOpenShellOptions) er
 	done, err := o.provisionTargets(ctx, wanted)
 	doc := provisionOpenShellDocument{done}
 	if err != nil {
-		return Fail(err, doc)
+		return failWithDocument(err, doc)
 	}
 	return d.UI.Document(doc)
 }

@@ -36,7 +36,7 @@ A session belongs to one engine. If that engine is the same but now reports anot
 root was moved, --accept-identity OLD=NEW accepts that: OLD is the identity that the run's claims record, NEW the one that the
 engine reports now. Who accepted it is recorded with each claim.`,
 		Example: "$ laufwerk resume 261129-k3f9x2ab\n$ laufwerk resume --all\n$ laufwerk resume --due --json\n$ laufwerk resume 261129-k3f9x2ab --accept-identity 'docker engine ID at /old=docker engine ID at /new'",
-		GroupID: SectionRuns,
+		GroupID: sectionRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				o.Run = args[0]
@@ -45,7 +45,7 @@ engine reports now. Who accepted it is recorded with each claim.`,
 				return failure.New(failure.Usage, "give the id of a run, or --all, or --due").WithHint("laufwerk runs list --all")
 			}
 			if f := cmd.Flags().Lookup("accept-identity"); f.Changed && o.Accept == "" {
-				return Usage(cmd, "--accept-identity is empty")
+				return usageError(cmd, "--accept-identity is empty")
 			}
 			if o.Accept != "" && o.Run == "" {
 				return failure.New(failure.Usage, "--accept-identity needs the id of a run").WithHint("laufwerk cleanup --all --accept-identity %s", failure.Quote(o.Accept))
@@ -61,7 +61,7 @@ engine reports now. Who accepted it is recorded with each claim.`,
 }
 
 func runResume(ctx context.Context, o *resumeOptions) error {
-	if err := RefuseInsideSession("resume"); err != nil {
+	if err := refuseInsideSession("resume"); err != nil {
 		return err
 	}
 	s, err := o.Open(ctx, false)
@@ -157,7 +157,7 @@ func resumeMany(ctx context.Context, o *resumeOptions, s *runs.Service) error {
 	}
 	doc := resumeManyDocument{taken}
 	if first != nil {
-		return Fail(first, doc)
+		return failWithDocument(first, doc)
 	}
 	return ui.Document(doc)
 }

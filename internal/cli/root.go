@@ -4,10 +4,10 @@ import "github.com/spf13/cobra"
 
 // Sections of the root's help, in their order. A command names its own as its GroupID.
 const (
-	SectionStart   = "start"
-	SectionRuns    = "runs"
-	SectionOperate = "operate"
-	SectionOther   = "other"
+	sectionStart   = "start"
+	sectionRuns    = "runs"
+	sectionOperate = "operate"
+	sectionOther   = "other"
 )
 
 // newRoot is the tree before it has commands.
@@ -34,10 +34,10 @@ where the workflow asks, approved are written back to your files.`,
 		return cmd.Help()
 	}
 	root.AddGroup(
-		&cobra.Group{ID: SectionStart, Title: "Start"},
-		&cobra.Group{ID: SectionRuns, Title: "Runs"},
-		&cobra.Group{ID: SectionOperate, Title: "Operate"},
-		&cobra.Group{ID: SectionOther, Title: "Other"},
+		&cobra.Group{ID: sectionStart, Title: "Start"},
+		&cobra.Group{ID: sectionRuns, Title: "Runs"},
+		&cobra.Group{ID: sectionOperate, Title: "Operate"},
+		&cobra.Group{ID: sectionOther, Title: "Other"},
 	)
 	d.bind(root)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
@@ -53,8 +53,8 @@ where the workflow asks, approved are written back to your files.`,
 	return root
 }
 
-// Group is a command that only holds others.
-func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
+// newGroup is a command that only holds others.
+func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 	g := &cobra.Command{Use: name, Short: short}
 	g.AddCommand(commands...)
 	return g

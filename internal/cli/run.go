@@ -37,9 +37,9 @@ and there is no terminal to ask on, the command ends with exit code 8 and prints
 		Example: `$ laufwerk run issue-to-fix --input '{"issue":"Parse() drops the last field","check":"go test ./..."}'
 $ laufwerk run issue-to-fix --input @issue.json --json
 $ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
-		GroupID: SectionRuns,
+		GroupID: sectionRuns,
 		Args: func(cmd *cobra.Command, args []string) error {
-			err := Positional(cmd, args)
+			err := checkPositional(cmd, args)
 			if f := failure.As(err); f != nil && len(args) == 0 {
 				if names := workflowNames(d); len(names) > 0 {
 					f.WithHint("laufwerk run %s", strings.Join(names[:min(len(names), maxSuggestedWorkflows)], "\nlaufwerk run "))
@@ -50,7 +50,7 @@ $ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Workflow = args[0]
 			if o.Key == "" && cmd.Flags().Changed("key") {
-				return Usage(cmd, "--key is empty: every call would start another run")
+				return usageError(cmd, "--key is empty: every call would start another run")
 			}
 			return runRun(cmd.Context(), o)
 		},

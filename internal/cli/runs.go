@@ -3,8 +3,8 @@ package cli
 import "github.com/spf13/cobra"
 
 func newRuns(d *Deps) *cobra.Command {
-	g := Group("runs", "List, show, follow, cancel and prune runs",
+	g := newGroup("runs", "List, show, follow, cancel and prune runs",
 		newRunsList(d), newRunsShow(d), newRunsLogs(d), newRunsCancel(d), newRunsPrune(d))
-	g.GroupID = SectionRuns
+	g.GroupID = sectionRuns
 	return g
 }

@@ -30,7 +30,7 @@ type runsPruneDocument struct {
 }
 
 func runRunsPrune(ctx context.Context, o *runsPruneOptions) error {
-	if err := RefuseInsideSession("runs prune"); err != nil {
+	if err := refuseInsideSession("runs prune"); err != nil {
 		return err
 	}
 	s, err := o.Open(ctx, false)

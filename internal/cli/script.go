@@ -38,11 +38,11 @@ not have the modules @laufwerk/*.`,
 		Example: "$ laufwerk script laufwerk/laufwerk.config.ts\n\n# Call an exported function\n" +
 			"$ laufwerk script tools/names.ts --call names --args '[\"a\", 2]'\n\n" +
 			"# Prepare an image with a function of your own\n$ laufwerk script laufwerk/images.ts --call prepare --args '[\"node:22\", \"laufwerk/image.json\"]'",
-		GroupID: SectionOperate,
+		GroupID: sectionOperate,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.File = args[0]
 			if o.Args != "" && o.Call == "" {
-				return Usage(cmd, "--args are for a function: name it with --call").WithHint("laufwerk script %s --call NAME --args %s", failure.Quote(o.File), failure.Quote(o.Args))
+				return usageError(cmd, "--args are for a function: name it with --call").WithHint("laufwerk script %s --call NAME --args %s", failure.Quote(o.File), failure.Quote(o.Args))
 			}
 			return runScript(cmd.Context(), o)
 		},

@@ -55,7 +55,7 @@ func (t *tree) add(name string) {
 		case cmd.HasSubCommands():
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, requireSubcommand
 		case cmd.Args == nil:
-			cmd.Args = Positional
+			cmd.Args = checkPositional
 		}
 		addHelpFlag(cmd)
 	})

@@ -23,7 +23,7 @@ func newTypes(d *Deps) *cobra.Command {
 		Long: `Update laufwerk/types and laufwerk/tsconfig.json to this version of laufwerk. A tsconfig.json that you changed is left as it
 is. Nothing else is written, and the project's config need not be valid.`,
 		Example: "$ laufwerk types\n\n# Replace a tsconfig.json that was changed\n$ laufwerk types --force",
-		GroupID: SectionOperate,
+		GroupID: sectionOperate,
 		RunE: func(*cobra.Command, []string) error {
 			return runTypes(o)
 		},

@@ -21,7 +21,7 @@ func refuseUnknownWord(cmd *cobra.Command, rest []string) error {
 	if !ok {
 		return nil
 	}
-	err := Usage(cmd, "unknown command %q for %q", word, cmd.CommandPath())
+	err := usageError(cmd, "unknown command %q for %q", word, cmd.CommandPath())
 	if near := suggest.Closest(word, subcommands(cmd)); near != "" {
 		return err.WithHint("%s %s", cmd.CommandPath(), near)
 	}
@@ -63,11 +63,11 @@ func firstWord(cmd *cobra.Command, args []string) (string, bool) {
 
 // requireSubcommand is the RunE of a group.
 func requireSubcommand(cmd *cobra.Command, _ []string) error {
-	return Usage(cmd, "%s needs one of its commands: %s", cmd.CommandPath(), strings.Join(subcommands(cmd), ", "))
+	return usageError(cmd, "%s needs one of its commands: %s", cmd.CommandPath(), strings.Join(subcommands(cmd), ", "))
 }
 
-// Positional checks the number of arguments by the names in cmd.Use: "answer RUN KEY [VALUE]", "init [WORD...]".
-func Positional(cmd *cobra.Command, args []string) error {
+// checkPositional checks the number of arguments by the names in cmd.Use: "answer RUN KEY [VALUE]", "init [WORD...]".
+func checkPositional(cmd *cobra.Command, args []string) error {
 	var required []string
 	optional, endless := 0, false
 	for _, name := range strings.Fields(cmd.Use)[1:] {
@@ -81,9 +81,9 @@ func Positional(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case len(args) < len(required):
-		return Usage(cmd, "%s needs %s", cmd.CommandPath(), strings.Join(required[len(args):], " and "))
+		return usageError(cmd, "%s needs %s", cmd.CommandPath(), strings.Join(required[len(args):], " and "))
 	case !endless && len(args) > len(required)+optional:
-		return Usage(cmd, "%s: unexpected argument %q", cmd.CommandPath(), args[len(required)+optional])
+		return usageError(cmd, "%s: unexpected argument %q", cmd.CommandPath(), args[len(required)+optional])
 	}
 	return nil
 }
@@ -95,12 +95,12 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
-		return Usage(cmd, "%s: %s", cmd.CommandPath(), err)
+		return usageError(cmd, "%s: %s", cmd.CommandPath(), err)
 	}
 	if short := unknown.GetSpecifiedShortnames(); short != "" {
-		return Usage(cmd, "unknown flag -%s for %q", unknown.GetSpecifiedName(), cmd.CommandPath())
+		return usageError(cmd, "unknown flag -%s for %q", unknown.GetSpecifiedName(), cmd.CommandPath())
 	}
-	f := Usage(cmd, "unknown flag --%s for %q", unknown.GetSpecifiedName(), cmd.CommandPath())
+	f := usageError(cmd, "unknown flag --%s for %q", unknown.GetSpecifiedName(), cmd.CommandPath())
 	var names []string
 	cmd.Flags().VisitAll(func(known *pflag.Flag) {
 		if !known.Hidden {

@@ -16,7 +16,7 @@ func newVersion(d *Deps) *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of laufwerk and what it was built from",
 		Example: "$ laufwerk version\n$ laufwerk version --json",
-		GroupID: SectionOther,
+		GroupID: sectionOther,
 		RunE: func(*cobra.Command, []string) error {
 			return runVersion(o)
 		},

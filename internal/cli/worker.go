@@ -64,8 +64,8 @@ type workOptions struct {
 	Silent     bool                // print no document and no output at the end
 }
 
-// RefuseInsideSession fails inside a session of laufwerk: an agent must not answer for a person. It prevents accidents, not attacks.
-func RefuseInsideSession(what string) error {
+// refuseInsideSession fails inside a session of laufwerk: an agent must not answer for a person. It prevents accidents, not attacks.
+func refuseInsideSession(what string) error {
 	if _, inside := system.Ancestry(supervise.MarkVariable); inside {
 		return failure.New(failure.InsideSession, "%s is refused inside a session of laufwerk: only a person outside of it may do that", what)
 	}
@@ -104,7 +104,7 @@ func workOnRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started, o
 	sig.over.Store(true)
 	follow.stop()
 	if err != nil {
-		return Fail(withDefaultHint(err, continueHint(err, st.Run.ID)), runDocument{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
+		return failWithDocument(withDefaultHint(err, continueHint(err, st.Run.ID)), runDocument{Run: st.Run.ID, Workflow: st.Run.Workflow, State: runs.Interrupted})
 	}
 	return reportRun(d, res, sig.received(), o.Silent)
 }
@@ -124,7 +124,7 @@ func reportRun(d *Deps, res runs.Result, sig syscall.Signal, silent bool) error 
 		if r.Terminal() {
 			next = "laufwerk runs show " + r.ID + "\nlaufwerk cleanup " + r.ID
 		}
-		return Fail(withDefaultHint(err, next), doc)
+		return failWithDocument(withDefaultHint(err, next), doc)
 	}
 	if len(doc.Output) > 0 && !silent {
 		var text string
@@ -216,7 +216,7 @@ func (s *signalHandler) watch(ch <-chan syscall.Signal) {
 				kind = failure.Terminated
 			}
 			s.clear()
-			s.d.UI.Failure(Fail(failure.New(kind, "stopped at once; the processes of run %s continue under their supervisors", s.run.ID).
+			s.d.UI.Failure(failWithDocument(failure.New(kind, "stopped at once; the processes of run %s continue under their supervisors", s.run.ID).
 				WithHint("laufwerk resume %s", s.run.ID), runDocument{Run: s.run.ID, Workflow: s.run.Workflow, State: runs.Interrupted}))
 			system.Exit(kind.Exit())
 		}

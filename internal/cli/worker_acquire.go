@@ -64,5 +64,5 @@ func readInterruption(ctx context.Context, s *runs.Service, run string, sig sysc
 	if err != nil {
 		return err
 	}
-	return Fail(interruptionError(r, sig), runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason})
+	return failWithDocument(interruptionError(r, sig), runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason})
 }

@@ -18,7 +18,7 @@ const takeoverTimeout = 10 * time.Second
 func detachRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started) error {
 	id := st.Run.ID
 	if err := startBackgroundWorker(ctx, d, s, st); err != nil {
-		return Fail(err, runDocument{Run: id, Workflow: st.Run.Workflow, State: runs.Interrupted})
+		return failWithDocument(err, runDocument{Run: id, Workflow: st.Run.Workflow, State: runs.Interrupted})
 	}
 	r, err := s.Get(context.WithoutCancel(ctx), id)
 	if err != nil {

@@ -19,8 +19,8 @@ type writebackOptions struct {
 }
 
 func newWriteback(d *Deps) *cobra.Command {
-	g := Group("writeback", "Finish or undo a write-back that was interrupted half-way", newWritebackContinue(d), newWritebackAbort(d))
-	g.GroupID = SectionOperate
+	g := newGroup("writeback", "Finish or undo a write-back that was interrupted half-way", newWritebackContinue(d), newWritebackAbort(d))
+	g.GroupID = sectionOperate
 	return g
 }
 
@@ -68,7 +68,7 @@ type writebackStepsDocument struct {
 }
 
 func runWriteback(ctx context.Context, o *writebackOptions) error {
-	if err := RefuseInsideSession("writeback"); err != nil {
+	if err := refuseInsideSession("writeback"); err != nil {
 		return err
 	}
 	s, err := o.Open(ctx, false)
@@ -88,7 +88,7 @@ func runWriteback(ctx context.Context, o *writebackOptions) error {
 	}
 	rep, err := s.EndWriteBack(ctx, o.Run, o.Abort, o.NoExchange)
 	if err != nil {
-		return Fail(err, rep)
+		return failWithDocument(err, rep)
 	}
 	for _, p := range rep.Restored {
 		ui.Printf("restored\t%s\n", render.Name(p))

@@ -115,10 +115,6 @@ var table = []layer{
 		}, {
 			{"cli", "every command in a file of its own"},
 		}, {
-			{"cli/images", "laufwerk images"},
-			{"cli/initproject", "laufwerk init"},
-			{"cli/prepare", "laufwerk prepare"},
-		}, {
 			{"app", "the composition root: lists of providers and agent programs"},
 		}, {
 			{"/cmd/laufwerk", "main"},

@@ -1,4 +1,4 @@
-package images_test
+package cli
 
 import (
 	"bytes"
@@ -12,12 +12,9 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
-	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/claims"
-	"github.com/laufwerk/laufwerk/internal/cli"
-	"github.com/laufwerk/laufwerk/internal/cli/images"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/prepare"
@@ -28,8 +25,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
-// world is a home whose cache has images, as three preparations with other base images leave them: a receipt names the last.
-type world struct {
+// imagesFixture is a home whose cache has images, as three preparations with other base images leave them: a receipt names the last.
+type imagesFixture struct {
 	t        *testing.T
 	endpoint string
 	home     *store.Home
@@ -39,13 +36,13 @@ type world struct {
 	tags     []string
 }
 
-func newWorld(t *testing.T) *world {
+func newImagesFixture(t *testing.T) *imagesFixture {
 	t.Helper()
 	home, err := store.OpenHome(filepath.Join(t.TempDir(), "home"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, endpoint: engine.Endpoint(t), home: home, store: store.Open(home, time.Now, "test")}
+	w := &imagesFixture{t: t, endpoint: engine.Endpoint(t), home: home, store: store.Open(home, time.Now, "test")}
 	w.cache = docker.Images().Cache(filepath.Join(home.Dir(), "images"), imagecache.NewProgram(codex.New()))
 	cl := engine.Client(t, w.endpoint)
 	base, err := cl.ImageInspect(t.Context(), engine.Busybox)
@@ -81,7 +78,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) laufwerk(tty bool, args ...string) (code int, out, errs string) {
+func (w *imagesFixture) laufwerk(tty bool, args ...string) (code int, out, errs string) {
 	w.t.Helper()
 	var stdout, stderr bytes.Buffer
 	env := &system.Env{Args: args, Vars: map[string]string{"HOME": w.t.TempDir(), "LAUFWERK_HOME": w.home.Dir()}, Dir: "/", Out: &stdout, Err: &stderr, OutTTY: tty, ErrTTY: tty, Now: time.Now}
@@ -95,14 +92,14 @@ func (w *world) laufwerk(tty bool, args ...string) (code int, out, errs string) 
 			return prepare.Opened{Home: w.home, Claims: driver}, nil
 		},
 	}
-	code = cli.Execute(w.t.Context(), env, func(d *cli.Deps) cli.Commands {
-		return cli.Commands{"images": func() *cobra.Command { return images.New(d, service) }}
+	code = Execute(w.t.Context(), env, func(d *Deps) Commands {
+		return NewCommands(d, UseCases{Preparation: service})
 	})
 	return code, stdout.String(), stderr.String()
 }
 
-// mine are the lines about this world's images.
-func (w *world) mine(out string) (lines []string) {
+// mine are the lines about the fixture's images.
+func (w *imagesFixture) mine(out string) (lines []string) {
 	for line := range strings.Lines(out) {
 		for _, tag := range w.tags {
 			if strings.Contains(line, tag) {
@@ -114,7 +111,7 @@ func (w *world) mine(out string) (lines []string) {
 }
 
 func TestListAndPrune(t *testing.T) {
-	w := newWorld(t)
+	w := newImagesFixture(t)
 	for _, tty := range []bool{false, true} {
 		code, out, errs := w.laufwerk(tty, "images", "list")
 		lines := w.mine(out)
