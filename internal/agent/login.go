@@ -67,7 +67,7 @@ func (c *Credential) Check(id string, l Login, now time.Time) checks.Check {
 	if left < shortValidity {
 		out.Status = checks.Warn
 		out.Message += " only, and only " + c.Title + " itself renews it"
-		out = out.WithFix("%s", c.Renew)
+		out = out.WithHint("%s", c.Renew)
 	}
 	return out
 }

@@ -64,7 +64,7 @@ func TestHintsNameCommandsThatAreThere(t *testing.T) {
 				return true
 			}
 			name, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || name.Sel.Name != "WithHint" && name.Sel.Name != "WithFix" {
+			if !ok || name.Sel.Name != "WithHint" {
 				return true
 			}
 			if lit, ok := call.Args[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {

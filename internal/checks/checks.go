@@ -25,7 +25,9 @@ type Check struct {
 	Status   Status   `json:"status"`
 	Message  string   `json:"message"`
 	Evidence []string `json:"evidence,omitempty"`
-	Fix      string   `json:"fix,omitempty"` // the command to type
+	Hint     string   `json:"hint,omitempty"` // the command to type
+
+	DeprecatedFix string `json:"fix,omitempty"` // Hint, for one release; doctor's document sets it
 }
 
 // New makes a check.
@@ -39,9 +41,9 @@ func (c Check) WithEvidence(things ...string) Check {
 	return c
 }
 
-// WithFix sets the command to type.
-func (c Check) WithFix(format string, args ...any) Check {
-	c.Fix = fmt.Sprintf(format, args...)
+// WithHint sets the command to type.
+func (c Check) WithHint(format string, args ...any) Check {
+	c.Hint = fmt.Sprintf(format, args...)
 	return c
 }
 
@@ -49,7 +51,7 @@ func (c Check) WithFix(format string, args ...any) Check {
 func Failed(id string, err error) Check {
 	c := Check{ID: id, Status: Fail, Message: err.Error()}
 	if f := failure.As(err); f != nil {
-		c.Fix = f.Hint
+		c.Hint = f.Hint
 		for _, cond := range f.Conditions {
 			c.Evidence = append(c.Evidence, cond.ID+": "+cond.Message)
 		}
@@ -62,7 +64,7 @@ func OfConditions(list []failure.Condition) []Check {
 	var out []Check
 	for _, c := range list {
 		_, id, _ := strings.Cut(c.ID, ".")
-		out = append(out, Check{ID: id, Status: Fail, Message: c.Message, Fix: c.Hint})
+		out = append(out, Check{ID: id, Status: Fail, Message: c.Message, Hint: c.Hint})
 	}
 	return out
 }

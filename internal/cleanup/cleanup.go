@@ -31,9 +31,11 @@ type Row struct {
 	Kind    claims.Kind  `json:"kind"`
 	State   claims.State `json:"state"`
 	Last    string       `json:"lastObservation,omitempty"`
-	Next    string       `json:"next,omitempty"` // the command to type, where something is left
+	Hint    string       `json:"hint,omitempty"` // the command to type, if something is left
 	Kept    string       `json:"kept,omitempty"` // why it was deliberately kept
 	Planned bool         `json:"planned,omitempty"`
+
+	DeprecatedNext string `json:"next,omitempty"` // Hint, for one release
 }
 
 // Skipped is a run that was left alone, and why.
@@ -41,7 +43,9 @@ type Skipped struct {
 	Run    string `json:"run"`
 	State  string `json:"state"`
 	Reason string `json:"reason"`
-	Next   string `json:"next"`
+	Hint   string `json:"hint"`
+
+	DeprecatedNext string `json:"next"` // Hint, for one release
 }
 
 // Report is what was done.
@@ -190,7 +194,7 @@ func (c *cleaner) runs(ctx context.Context, list []runs.Run) (first, err error) 
 		if first == nil && f.Kind != failure.RunState && f.Kind != failure.LeaseHeld && f.Kind != failure.HalfApplied {
 			first = err
 		}
-		c.rep.Skipped = append(c.rep.Skipped, Skipped{Run: r.ID, State: r.State, Reason: err.Error(), Next: f.Hint})
+		c.rep.Skipped = append(c.rep.Skipped, Skipped{Run: r.ID, State: r.State, Reason: err.Error(), Hint: f.Hint, DeprecatedNext: f.Hint})
 	}
 	loose, err := c.s.Driver.List(ctx, claims.Filter{NoRun: true, Outstanding: true})
 	if err != nil {
@@ -245,7 +249,7 @@ func verdict(rep Report) error {
 	}
 	first := rep.Retained[0]
 	e := failure.New(failure.Retained, "the end of %d resources could not be confirmed; the first is %s %s: %s", len(rep.Retained), first.Kind, first.Claim, first.Last)
-	return e.WithHint("%s", first.Next)
+	return e.WithHint("%s", first.Hint)
 }
 
 // work is one run under its lease.
@@ -401,7 +405,7 @@ func unfinished(s *runs.Service, r runs.Run) error {
 }
 
 func row(c claims.Claim, last, next string) Row {
-	return Row{Claim: c.ID, Run: c.Run, Kind: c.Kind, State: c.State, Last: last, Next: next}
+	return Row{Claim: c.ID, Run: c.Run, Kind: c.Kind, State: c.State, Last: last, Hint: next, DeprecatedNext: next}
 }
 
 // release ends claims, a few at a time. It works on its own context: an interruption of the command leaves what is under way

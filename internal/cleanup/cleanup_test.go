@@ -256,7 +256,7 @@ func TestUnwrittenChangesAreKept(t *testing.T) {
 	w.change(ws)
 	for range 2 {
 		rep, err := w.clean(cleanup.Request{Run: "r1"})
-		if err != nil || told(rep) != "kept workspace" || !strings.Contains(rep.Kept[0].Next, "--discard-changes") || rep.Kept[0].Kept == "" {
+		if err != nil || told(rep) != "kept workspace" || !strings.Contains(rep.Kept[0].Hint, "--discard-changes") || rep.Kept[0].Kept == "" {
 			t.Fatalf("%+v, %v", rep, err)
 		}
 	}
@@ -344,7 +344,7 @@ func TestAll(t *testing.T) {
 		t.Errorf("%v %v %v, folders %q", w.there(waiting), w.there(half), w.there(last), rep.Folders)
 	}
 	for _, s := range rep.Skipped {
-		if s.Reason == "" || s.Next == "" {
+		if s.Reason == "" || s.Hint == "" {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -105,10 +105,10 @@ func printCleanup(ui *render.UI, rep cleanup.Report, planned bool) {
 	ui.Table([]string{"WHAT", "KIND", "ID", "RUN", "STATE", "OBSERVED"}, rows)
 	var left [][2]string
 	for _, r := range append(slices.Clone(rep.Kept), rep.Retained...) {
-		left = append(left, [2]string{r.Next, r.Run})
+		left = append(left, [2]string{r.Hint, r.Run})
 	}
 	for _, r := range rep.Skipped {
-		left = append(left, [2]string{r.Next, r.Run})
+		left = append(left, [2]string{r.Hint, r.Run})
 	}
 	for _, next := range mergeHints(left) {
 		ui.Next(next)

@@ -63,6 +63,9 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if err != nil {
 		return err
 	}
+	for i := range rep.Checks {
+		rep.Checks[i].DeprecatedFix = rep.Checks[i].Hint
+	}
 	ui := o.UI
 	doc := doctorDocument{Status: rep.Worst(), Build: build.Read(), Report: rep}
 	if o.Report {
@@ -87,18 +90,18 @@ type doctorDocument struct {
 func doctorFailure(rep doctor.Report) error {
 	e := failure.New(failure.NotReady, "")
 	n := 0
-	var fixes []string
+	var hints []string
 	for _, c := range rep.Checks {
 		if c.Status != doctor.Fail {
 			continue
 		}
 		n++
-		e.Conditions = append(e.Conditions, failure.Condition{ID: c.ID, Message: c.Message, Hint: c.Fix})
-		if c.Fix != "" && !slices.Contains(fixes, c.Fix) {
-			fixes = append(fixes, c.Fix)
+		e.Conditions = append(e.Conditions, failure.Condition{ID: c.ID, Message: c.Message, Hint: c.Hint})
+		if c.Hint != "" && !slices.Contains(hints, c.Hint) {
+			hints = append(hints, c.Hint)
 		}
 	}
-	e.Hint = strings.Join(fixes, "\n")
+	e.Hint = strings.Join(hints, "\n")
 	e.Message = fmt.Sprintf("%d checks failed", n)
 	if n == 1 {
 		e.Message = "1 check failed"
@@ -123,7 +126,7 @@ func printDoctor(ui *render.UI, rep doctor.Report) {
 		for _, e := range c.Evidence {
 			ui.Printf("      %s\n", render.Name(e))
 		}
-		for line := range strings.Lines(c.Fix) {
+		for line := range strings.Lines(c.Hint) {
 			ui.Printf("      next: %s\n", ui.Out.Command(strings.TrimSpace(line)))
 		}
 	}

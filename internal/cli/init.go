@@ -122,11 +122,14 @@ type initDocument struct {
 	Execution string   `json:"execution"`
 	Target    string   `json:"target"`
 	Example   string   `json:"example,omitempty"`
-	New       bool     `json:"new"`   // the project was not there
-	Files     []string `json:"files"` // that were written
-	Advice    []string `json:"advice"`
+	New       bool     `json:"new"`            // the project was not there
+	Files     []string `json:"files"`          // that were written
+	Notes     []string `json:"notes"`          // sentences on what is left to do
+	Hint      string   `json:"hint,omitempty"` // the commands to type next, one per line
 
 	Prepared *preparedImage `json:"prepared,omitempty"` // the image of the target, where it was prepared
+
+	DeprecatedAdvice []string `json:"advice"` // Notes, for one release
 }
 
 func runInit(ctx context.Context, o *initOptions) error {
@@ -145,20 +148,22 @@ func runInit(ctx context.Context, o *initOptions) error {
 	}
 	doc := initDocument{
 		Root: root, ProjectID: made.ProjectID, Execution: so.Execution, Target: made.Target, Example: o.Example,
-		New: made.New, Files: append([]string{}, made.Files...), Advice: append([]string{}, made.Advice...),
+		New: made.New, Files: append([]string{}, made.Files...), Notes: append([]string{}, made.Advice...),
 	}
 	if o.agentGiven && so.Execution != kindLocal && doc.Example != "" {
-		doc.Advice = append(doc.Advice, "The agent's command runs in the "+agentLocations()[so.Execution].one+": its program must be in the image or in the project.")
+		doc.Notes = append(doc.Notes, "The agent's command runs in the "+agentLocations()[so.Execution].one+": its program must be in the image or in the project.")
 	}
 	if o.agentGiven && so.Execution == kindOpenShell && doc.Example != "" {
-		doc.Advice = append(doc.Advice, "It has no network access until laufwerk/openshell/policy.ts names its program.")
+		doc.Notes = append(doc.Notes, "It has no network access until laufwerk/openshell/policy.ts names its program.")
 	}
+	doc.DeprecatedAdvice = doc.Notes
 	for _, f := range doc.Files {
 		o.UI.Printf("%s\n", render.Name(filepath.FromSlash(f)))
 	}
 	if doc.Prepared, err = prepareNewTarget(ctx, o, doc); err != nil {
 		return failWithDocument(err, doc)
 	}
+	doc.Hint = initHint(o, doc)
 	if err := o.UI.Document(doc); err != nil {
 		return err
 	}
@@ -220,7 +225,7 @@ func prepareCommand(doc initDocument) string {
 }
 
 func printNotes(ui *render.UI, doc initDocument) {
-	for _, line := range doc.Advice {
+	for _, line := range doc.Notes {
 		ui.Talkf("%s\n", line)
 	}
 }
@@ -247,16 +252,23 @@ func printInit(o *initOptions, doc initDocument) {
 		}
 		return
 	}
+	ui.Next(doc.Hint)
+}
+
+// initHint is what to type next to run the example, or "" if none was written.
+func initHint(o *initOptions, doc initDocument) string {
+	if doc.Example == "" || len(doc.Files) == 0 {
+		return ""
+	}
+	var lines []string
 	switch {
 	case doc.Execution == kindOpenShell:
-		ui.Talkf("next: %s\n      %s\n      %s\n      ", ui.Err.Command("laufwerk provision openshell --target "+doc.Target), ui.Err.Command(prepareCommand(doc)),
-			ui.Err.Command("laufwerk doctor --execution openshell --target "+doc.Target))
+		lines = []string{"laufwerk provision openshell --target " + doc.Target, prepareCommand(doc), "laufwerk doctor --execution openshell --target " + doc.Target}
 	case doc.Prepared == nil && (!o.agentGiven || doc.Execution != kindLocal):
-		ui.Talkf("next: %s\n      ", ui.Err.Command(prepareCommand(doc)+" && laufwerk doctor"))
+		lines = []string{prepareCommand(doc) + " && laufwerk doctor"}
 	case doc.Execution != kindLocal:
-		ui.Talkf("next: %s\n      ", ui.Err.Command("laufwerk doctor"))
-	default:
-		ui.Talkf("next: ")
+		lines = []string{"laufwerk doctor"}
 	}
-	ui.Talkf("%s\n", ui.Err.Command(`laufwerk run `+doc.Example+` --input '{"issue": "what is wrong", "check": "the command that must succeed"}'`))
+	lines = append(lines, `laufwerk run `+doc.Example+` --input '{"issue": "what is wrong", "check": "the command that must succeed"}'`)
+	return strings.Join(lines, "\n")
 }

@@ -164,8 +164,8 @@ func runPrepareImages(ctx context.Context, o *prepareImagesOptions) error {
 		}
 		if p := m.Probe; p != nil && p.Status == prepare.ProbePending {
 			ui.Talkf("%sno sandbox could be made from the image yet: %s\n", name, redact.Line(strings.Join(p.Waiting, "; ")))
-			if p.Next != "" {
-				ui.Next(p.Next)
+			if p.Hint != "" {
+				ui.Next(p.Hint)
 			}
 		}
 		ui.Printf("%s\n", m.Image)

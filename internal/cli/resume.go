@@ -116,7 +116,9 @@ type resumedRun struct {
 	State string       `json:"state"`
 	Error string       `json:"error,omitempty"`
 	Code  failure.Kind `json:"code,omitempty"`
-	Next  string       `json:"next,omitempty"`
+	Hint  string       `json:"hint,omitempty"`
+
+	DeprecatedNext string `json:"next,omitempty"` // Hint, for one release
 }
 
 // resumeMany continues every run that can continue. One that cannot, because its target changed for example, does not stop the
@@ -141,7 +143,7 @@ func resumeMany(ctx context.Context, o *resumeOptions, s *runs.Service) error {
 		if err != nil {
 			one.State, one.Error, one.Code = r.State, err.Error(), failure.KindOf(err)
 			if f := failure.As(err); f != nil {
-				one.Next = f.Hint
+				one.Hint, one.DeprecatedNext = f.Hint, f.Hint
 			}
 			if first == nil {
 				first = err

@@ -253,7 +253,7 @@ func found(s Status, none, some, fix string, things []string) []Check {
 	if len(things) == 0 {
 		return one(Pass, "%s", none)
 	}
-	c := Check{Status: s, Message: fmt.Sprintf(some, len(things)), Fix: fix, Evidence: things}
+	c := Check{Status: s, Message: fmt.Sprintf(some, len(things)), Hint: fix, Evidence: things}
 	if len(things) > most {
 		c.Evidence = append(append([]string{}, things[:most]...), fmt.Sprintf("and %d more", len(things)-most))
 	}

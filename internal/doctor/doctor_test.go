@@ -73,7 +73,7 @@ func TestRoom(t *testing.T) {
 		"inodes are not counted": {files.Room{Bytes: 100 << 30}, Pass},
 	} {
 		got := room(t.TempDir(), c.free)
-		if got.Status != c.want || (got.Fix == "") != (c.want == Pass) || len(got.Evidence) != 1 {
+		if got.Status != c.want || (got.Hint == "") != (c.want == Pass) || len(got.Evidence) != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -54,7 +54,7 @@ func (d *doctor) homeDir(ctx context.Context) []Check {
 	c := Check{Status: Pass, Message: home + " belongs to you alone"}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		c.Status, c.Message = Warn, home+" can be read by others: "+info.Mode().String()
-		c.Fix = "chmod go-rwx " + failure.Quote(home)
+		c.Hint = "chmod go-rwx " + failure.Quote(home)
 	}
 	if uid, ok := files.Owner(info); ok {
 		c.Evidence = []string{info.Mode().String() + ", owner " + system.UserName() + " (" + strconv.Itoa(uid) + ")"}
@@ -83,7 +83,7 @@ func (d *doctor) homeLock(ctx context.Context) []Check {
 	if network != "" {
 		return []Check{{
 			Status: Warn, Message: "the file system is " + network + ": its locks, and its renames, may not hold", Evidence: []string{at},
-			Fix: "export LAUFWERK_HOME=/path/on/a/local/disk",
+			Hint: "export LAUFWERK_HOME=/path/on/a/local/disk",
 		}}
 	}
 	s, err := d.service(ctx)
@@ -122,7 +122,7 @@ func room(home string, free files.Room) Check {
 		c.Status, c.Message = Warn, "the file system of "+home+" is filling up"
 	}
 	if c.Status != Pass {
-		c.Fix = "laufwerk cleanup --all --dry-run\ndf -h -i " + failure.Quote(existing(home))
+		c.Hint = "laufwerk cleanup --all --dry-run\ndf -h -i " + failure.Quote(existing(home))
 	}
 	return c
 }
@@ -139,7 +139,7 @@ func (d *doctor) store(ctx context.Context) []Check {
 	switch {
 	case failure.Is(err, failure.StoreInvalid):
 		c := failed(err)
-		c[0].Fix = strings.TrimSpace(c[0].Fix + "\nlaufwerk doctor --scan")
+		c[0].Hint = strings.TrimSpace(c[0].Hint + "\nlaufwerk doctor --scan")
 		return c
 	case err != nil:
 		return failed(err)

@@ -46,7 +46,7 @@ func (d *doctor) workflows(ctx context.Context) []Check {
 		return one(Skip, "without settings nothing can be loaded")
 	}
 	if len(names) == 0 {
-		return []Check{{Status: Warn, Message: "the project has no workflow yet", Fix: "laufwerk init --help"}}
+		return []Check{{Status: Warn, Message: "the project has no workflow yet", Hint: "laufwerk init --help"}}
 	}
 	errs := make([]error, len(names))
 	var g errgroup.Group

@@ -89,7 +89,7 @@ func (d *doctor) identity(ctx context.Context, p providers.Provider, def targets
 			continue
 		}
 		out = checks.New("", Warn, "claims record the %s, which does not answer; here is the %s", there, here).
-			WithFix("laufwerk cleanup --all --accept-identity %s   # if it is the same one, moved or set up anew", failure.Quote(there+"="+here))
+			WithHint("laufwerk cleanup --all --accept-identity %s   # if it is the same one, moved or set up anew", failure.Quote(there+"="+here))
 	}
 	if out.Message == "" {
 		return []Check{checks.New("", Pass, "no claim names another one than the %s", here)}

@@ -46,7 +46,9 @@ type TargetImage struct {
 type Probe struct {
 	Status  string   `json:"status"`
 	Waiting []string `json:"waiting,omitempty"` // what the sandbox waits for
-	Next    string   `json:"next,omitempty"`    // the command that helps
+	Hint    string   `json:"hint,omitempty"`    // the command that helps
+
+	DeprecatedNext string `json:"next,omitempty"` // Hint, for one release
 }
 
 // The statuses of a probe.
@@ -195,7 +197,7 @@ func (s *Service) probe(ctx context.Context, t targets.Definition) (*Probe, erro
 		return nil, failure.New(failure.Internal, "there is no provider for %s", t.Kind)
 	}
 	if missing := provider.Ready(ctx, t, providers.Need{Workspace: true}); len(missing) > 0 {
-		out := &Probe{Status: ProbePending, Next: missing[0].Hint}
+		out := &Probe{Status: ProbePending, Hint: missing[0].Hint, DeprecatedNext: missing[0].Hint}
 		for _, c := range missing {
 			out.Waiting = append(out.Waiting, c.Message)
 		}
@@ -208,7 +210,7 @@ func (s *Service) probe(ctx context.Context, t targets.Definition) (*Probe, erro
 	}
 	for _, c := range list {
 		if c.Status == checks.Fail {
-			return nil, failure.New(failure.NotReady, "the image is prepared, and a sandbox from it does not work: %s", c.Message).WithHint("%s", c.Fix)
+			return nil, failure.New(failure.NotReady, "the image is prepared, and a sandbox from it does not work: %s", c.Message).WithHint("%s", c.Hint)
 		}
 	}
 	return &Probe{Status: ProbePassed}, nil

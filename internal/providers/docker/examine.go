@@ -28,8 +28,8 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 	e, err := p.c.Connect(ctx, "")
 	if err != nil {
 		failed := checks.Failed("engine", err)
-		if failed.Fix == "" {
-			failed.Fix = "docker info"
+		if failed.Hint == "" {
+			failed.Hint = "docker info"
 		}
 		out = append(out, failed)
 		for _, id := range []string{"supervisor", "limits", "user", "image"} {
@@ -139,7 +139,7 @@ func examineInstalled(program agent.Program, c config, i selected, imageErr erro
 		return checks.New(at, checks.Warn, "%s %s is in the image, and with `network: \"none\"` it reaches no model server", title, version)
 	case !i.prepared:
 		return checks.New(at, checks.Warn, "the image %s carries no prepared %s: every session installs %s %s before its first turn, which takes pnpm, the network and its time",
-			c.Image, title, title, version).WithFix("laufwerk prepare docker   # and leave `image` out of the target, or build on the prepared image")
+			c.Image, title, title, version).WithHint("laufwerk prepare docker   # and leave `image` out of the target, or build on the prepared image")
 	}
 	return checks.New(at, checks.Pass, "%s %s is in the image", title, version)
 }
@@ -159,7 +159,7 @@ func (p *Provider) examineHelpers() checks.Check {
 	}
 	if len(missing) > 0 {
 		return checks.New(id, checks.Warn, "%s, which %s names for the logins of registries, is not in PATH: `docker pull` fails with it; images that are on the engine can be used",
-			strings.Join(missing, " and "), path).WithEvidence(path).WithFix("grep -n cred %s   # install what it names, or take the line out", failure.Quote(path))
+			strings.Join(missing, " and "), path).WithEvidence(path).WithHint("grep -n cred %s   # install what it names, or take the line out", failure.Quote(path))
 	}
 	return checks.New(id, checks.Pass, "where Docker's configuration names programs that keep logins of registries, they are there")
 }
@@ -211,7 +211,7 @@ func tools(got inside.Probed, programs agent.Programs, inSessions func(agent.Pro
 	}
 	if len(lacks) > 0 {
 		out.Message = "the image has no " + strings.Join(lacks, ", no ")
-		out = out.WithFix("laufwerk prepare docker --image IMAGE   # with one that has them, or add them to the target's own")
+		out = out.WithHint("laufwerk prepare docker --image IMAGE   # with one that has them, or add them to the target's own")
 	}
 	return out
 }

@@ -84,7 +84,7 @@ func TestToolsThatAnImageLacks(t *testing.T) {
 		{has("bash", "git", "node", "setsid"), true, checks.Fail, "no pnpm"},
 		{has("sh"), false, checks.Fail, "no bash (session.exec runs commands with it), no git"},
 	} {
-		if got := tools(c.got, programs().Installable(), func(agent.Program) bool { return c.installs }); got.Status != c.status || !strings.Contains(got.Message, c.says) || (got.Fix == "") != (c.status == checks.Pass) {
+		if got := tools(c.got, programs().Installable(), func(agent.Program) bool { return c.installs }); got.Status != c.status || !strings.Contains(got.Message, c.says) || (got.Hint == "") != (c.status == checks.Pass) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
@@ -118,7 +118,7 @@ func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
 		if len(got) != 2 || got[0].ID != "codex.program" || got[0].Status != c.program || !strings.Contains(got[0].Message, c.says) {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if got[1].ID != "codex.login" || got[1].Status != checks.Fail || got[1].Fix == "" {
+		if got[1].ID != "codex.login" || got[1].Status != checks.Fail || got[1].Hint == "" {
 			t.Errorf("%s: a login that is not there: %+v", name, got[1])
 		}
 	}

@@ -81,7 +81,7 @@ func (p *Provider) examineEngine(g *client.Gateway, e *dockerengine.Engine, err 
 	out := checks.New(id, checks.Pass, "Docker %s answers at %s; each sandbox's container shows whether it is the gateway's engine", f.Version, e.Endpoint())
 	if g != nil && g.Facts().DriverVersion != "" && g.Facts().DriverVersion != f.Version {
 		out = checks.New(id, checks.Warn, "Docker %s answers at %s, and the gateway works with Docker %s: it may be another engine", f.Version, e.Endpoint(), g.Facts().DriverVersion).
-			WithFix("export LAUFWERK_DOCKER_HOST=unix:///…   # the socket of the gateway's engine")
+			WithHint("export LAUFWERK_DOCKER_HOST=unix:///…   # the socket of the gateway's engine")
 	}
 	return out.WithEvidence(f.Identity())
 }
@@ -135,7 +135,7 @@ func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def t
 		left := at.Sub(p.c.Now())
 		one.Message = fmt.Sprintf("the gateway holds the login %q, of type %s, valid for %s", c.Credentials.Provider, h.GetType(), left.Round(time.Minute))
 		if left < time.Hour {
-			one.Status, one.Fix = checks.Warn, rotate(def)
+			one.Status, one.Hint = checks.Warn, rotate(def)
 			one.Message += " only"
 		}
 	}

@@ -84,7 +84,7 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 			before := w.g.Calls()
 			list := k.Examine(bounded(t), target(t))
 			got := of(list, "provider")
-			if len(got) != 1 || got[0].Status != c.status || !strings.Contains(got[0].Message, c.says) || !strings.Contains(got[0].Fix, c.fix) || (c.fix == "") != (got[0].Fix == "") {
+			if len(got) != 1 || got[0].Status != c.status || !strings.Contains(got[0].Message, c.says) || !strings.Contains(got[0].Hint, c.fix) || (c.fix == "") != (got[0].Hint == "") {
 				t.Errorf("%+v", got)
 			}
 			for _, c := range list {
@@ -140,7 +140,7 @@ func TestWhatIsExamined(t *testing.T) {
 	}
 	// Without Landlock no sandbox would come up: a run is told before it makes one.
 	k.Provider.landlock = func() (int, error) { return 0, errors.New("function not implemented") }
-	if got := of(k.Examine(bounded(t), target(t)), "landlock"); len(got) != 1 || got[0].Status != checks.Fail || got[0].Fix == "" {
+	if got := of(k.Examine(bounded(t), target(t)), "landlock"); len(got) != 1 || got[0].Status != checks.Fail || got[0].Hint == "" {
 		t.Errorf("%+v", got)
 	}
 	if missing := k.Ready(bounded(t), target(t), providers.Need{}); len(missing) == 0 || missing[0].ID != "openshell.landlock" || missing[0].Hint == "" {
@@ -187,7 +187,7 @@ func TestALoginThatCannotBeLookedAt(t *testing.T) {
 		{"GetProviderProfile", gateway.Fail(codes.NotFound, "provider profile not found"), "has no profile " + codex.Profile, "laufwerk provision openshell --target box"},
 	} {
 		w.g.Fault(c.call, c.fault)
-		if got := of(k.Examine(bounded(t), target(t)), "provider"); len(got) != 1 || got[0].Status != checks.Fail || !strings.Contains(got[0].Message, c.says) || c.fix != "" && got[0].Fix != c.fix {
+		if got := of(k.Examine(bounded(t), target(t)), "provider"); len(got) != 1 || got[0].Status != checks.Fail || !strings.Contains(got[0].Message, c.says) || c.fix != "" && got[0].Hint != c.fix {
 			t.Errorf("%s: %+v", c.call, got)
 		}
 	}
