@@ -49,7 +49,6 @@ type Preparation interface {
 
 // The kinds of targets that commands are for.
 const (
-	kindLocal     = "local"
 	kindDocker    = "docker"
 	kindOpenShell = "openshell"
 )

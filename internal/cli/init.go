@@ -13,6 +13,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/suggest"
+	"github.com/laufwerk/laufwerk/templates"
 )
 
 type initOptions struct {
@@ -150,11 +151,12 @@ func runInit(ctx context.Context, o *initOptions) error {
 		Root: root, ProjectID: made.ProjectID, Execution: so.Execution, Target: made.Target, Example: o.Example,
 		New: made.New, Files: append([]string{}, made.Files...), Notes: append([]string{}, made.Advice...),
 	}
-	if o.agentGiven && so.Execution != kindLocal && doc.Example != "" {
-		doc.Notes = append(doc.Notes, "The agent's command runs in the "+agentLocations()[so.Execution].one+": its program must be in the image or in the project.")
+	kind := templates.KindOf(so.Execution)
+	if o.agentGiven && !kind.Host && doc.Example != "" {
+		doc.Notes = append(doc.Notes, "The agent's command runs in the "+kind.Sandbox+": its program must be in the image or in the project.")
 	}
-	if o.agentGiven && so.Execution == kindOpenShell && doc.Example != "" {
-		doc.Notes = append(doc.Notes, "It has no network access until laufwerk/openshell/policy.ts names its program.")
+	if o.agentGiven && kind.Gateway && doc.Example != "" {
+		doc.Notes = append(doc.Notes, "It has no network access until laufwerk/"+templates.Policy+" names its program.")
 	}
 	doc.DeprecatedAdvice = doc.Notes
 	for _, f := range doc.Files {
@@ -203,22 +205,8 @@ func prepareNewTarget(ctx context.Context, o *initOptions, doc initDocument) (*p
 	return nil, out.WithHint("%s", again)
 }
 
-// agentLocation describes where the agents of a kind of target run.
-type agentLocation struct {
-	one string // a noun
-	all string // completes "Agents run …"
-}
-
-func agentLocations() map[string]agentLocation {
-	return map[string]agentLocation{
-		kindLocal:     {"machine", "on this machine, with your permissions: copies of the files, no sandbox"},
-		"docker":      {"container", "in containers of this machine, on copies of the files"},
-		kindOpenShell: {"sandbox", "in sandboxes of an OpenShell gateway of this machine, on copies of the files"},
-	}
-}
-
 func prepareCommand(doc initDocument) string {
-	if doc.Target == doc.Execution || doc.Execution == kindLocal {
+	if doc.Target == doc.Execution || templates.KindOf(doc.Execution).Host {
 		return "laufwerk prepare " + doc.Execution
 	}
 	return "laufwerk prepare " + doc.Execution + " --target " + doc.Target
@@ -241,7 +229,7 @@ func printInit(o *initOptions, doc initDocument) {
 		printNotes(ui, doc)
 		return
 	case doc.New:
-		ui.Talkf("\n%s is now the project %s. Agents run %s.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID), agentLocations()[doc.Execution].all)
+		ui.Talkf("\n%s is now the project %s. Agents run %s.\n", render.Name(doc.Root), ui.Err.Bold(doc.ProjectID), templates.KindOf(doc.Execution).Runs)
 	default:
 		ui.Talkf("\nThe project %s has the target %s.\n", ui.Err.Bold(doc.ProjectID), ui.Err.Bold(doc.Target))
 	}
@@ -261,12 +249,13 @@ func initHint(o *initOptions, doc initDocument) string {
 		return ""
 	}
 	var lines []string
-	switch {
-	case doc.Execution == kindOpenShell:
-		lines = []string{"laufwerk provision openshell --target " + doc.Target, prepareCommand(doc), "laufwerk doctor --execution openshell --target " + doc.Target}
-	case doc.Prepared == nil && (!o.agentGiven || doc.Execution != kindLocal):
+	switch kind := templates.KindOf(doc.Execution); {
+	case kind.Gateway:
+		lines = []string{"laufwerk provision " + doc.Execution + " --target " + doc.Target, prepareCommand(doc),
+			"laufwerk doctor --execution " + doc.Execution + " --target " + doc.Target}
+	case kind.Prepare && doc.Prepared == nil && (!o.agentGiven || !kind.Host):
 		lines = []string{prepareCommand(doc) + " && laufwerk doctor"}
-	case doc.Execution != kindLocal:
+	case !kind.Host:
 		lines = []string{"laufwerk doctor"}
 	}
 	lines = append(lines, `laufwerk run `+doc.Example+` --input '{"issue": "what is wrong", "check": "the command that must succeed"}'`)
