@@ -85,7 +85,7 @@ cover: ## cover.out, and the total
 	go tool cover -func=cover.out | tail -1
 
 .PHONY: verify verify-format update-format verify-vet verify-lint verify-modules update-modules verify-platforms verify-reproducible verify-sdk
-verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-names verify-layers verify-deadcode verify-sdk verify-platforms verify-reproducible
+verify: verify-format verify-modules verify-vet verify-lint verify-commands verify-wire verify-names verify-words verify-layers verify-deadcode verify-sdk verify-platforms verify-reproducible
 
 verify-format:
 	@out=$$(gofmt -l bench cmd e2e internal release sdk templates); if [ -n "$$out" ]; then echo "not formatted (make update-format):"; echo "$$out"; exit 1; fi
@@ -169,9 +169,9 @@ verify-layers: ## imports point down by the table in internal/layers, and CONTRI
 update-layers:
 	go test -count=1 -run TestMapIsCurrent ./internal/layers -update
 
-.PHONY: report-names
-report-names: ## names of the code with words that it does not use
-	go test -count=1 -v -run TestNames ./internal/vocabulary
+.PHONY: verify-words
+verify-words: ## no name of the code has a word that the code does not use
+	go test -count=1 ./internal/vocabulary
 
 .PHONY: verify-deadcode
 # Methods of what is handed to reflection count as reached, and what only another platform needs is a file of that platform.

@@ -35,18 +35,18 @@ type row struct {
 	fails                           bool
 }
 
-// told is a row on its way from another process.
-type told struct {
+// reportedRow is a row on its way from another process.
+type reportedRow struct {
 	Work, Ours, Beside, Ratio, Hold, Verdict string
 	Fails                                    bool
 }
 
 func (r row) MarshalJSON() ([]byte, error) {
-	return json.Marshal(told{r.work, r.ours, r.beside, r.ratio, r.hold, r.verdict, r.fails})
+	return json.Marshal(reportedRow{r.work, r.ours, r.beside, r.ratio, r.hold, r.verdict, r.fails})
 }
 
 func (r *row) UnmarshalJSON(b []byte) error {
-	var t told
+	var t reportedRow
 	err := json.Unmarshal(b, &t)
 	*r = row{work: t.Work, ours: t.Ours, beside: t.Beside, ratio: t.Ratio, hold: t.Hold, verdict: t.Verdict, fails: t.Fails}
 	return err

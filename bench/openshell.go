@@ -196,7 +196,7 @@ func newBare(b *bench, g *client.Gateway, dir, image string) (*bare, error) {
 	driver, err := structpb.NewStruct(map[string]any{"docker": map[string]any{"mounts": mounts}})
 	return &bare{b: b, g: g, request: &wire.CreateSandboxRequest{Spec: &wire.SandboxSpec{
 		Template: &wire.SandboxTemplate{Image: image, DriverConfig: driver}, Providers: []string{"bench"},
-		Policy: policy.Sandbox(nil, true, os.Getuid(), os.Getgid()), Command: inside.Hold(policy.Ops+"/ready", "bare"),
+		Policy: policy.Sandbox(nil, true, os.Getuid(), os.Getgid()), Command: inside.HoldMain(policy.Ops+"/ready", "bare"),
 	}}}, err
 }
 
@@ -208,15 +208,15 @@ func (r *bare) create() error {
 		if made.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_ERROR {
 			return fmt.Errorf("the sandbox did not come up: %v", made.GetStatus())
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(pollInterval)
 		made, _, err = r.g.Get(r.b, r.request.GetName())
 	}
 	r.id = made.GetMetadata().GetId()
 	return err
 }
 
-// lookEvery is the pause between looks at what becomes of a sandbox.
-const lookEvery = 5 * time.Millisecond
+// pollInterval is the pause between looks at what becomes of a sandbox.
+const pollInterval = 5 * time.Millisecond
 
 func (r *bare) exec() error {
 	code, _, err := r.g.Exec(r.b, r.id, client.Command{Argv: []string{"true"}}, os.Stderr, os.Stderr)
@@ -233,7 +233,7 @@ func (r *bare) remove() error {
 		if _, presence, err = r.g.Get(r.b, r.request.GetName()); presence == resource.Absent {
 			return nil
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(pollInterval)
 	}
 	return err
 }

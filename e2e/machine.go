@@ -297,7 +297,7 @@ func (w *Machine) LiveSupervisors() []LiveSupervisor {
 		if err := json.Unmarshal(b, &s.Started); err != nil {
 			w.T.Fatal(err)
 		}
-		if process.Look(s.Started.Supervisor) == process.Alive {
+		if process.Probe(s.Started.Supervisor) == process.Alive {
 			live = append(live, s)
 		}
 	}
@@ -334,7 +334,7 @@ func (w *Machine) OnlyRun() listedRun {
 // JournalRecords is the journal of the only run.
 func (w *Machine) JournalRecords() []journal.Record {
 	w.T.Helper()
-	records, err := journal.At(filepath.Join(w.Home, "runs", w.OnlyRun().ID)).Read()
+	records, err := journal.Open(filepath.Join(w.Home, "runs", w.OnlyRun().ID)).Read()
 	if err != nil {
 		w.T.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func TestDockerWithTheProgramThatAReleaseCarries(t *testing.T) {
 	if _, err := os.Lstat(filepath.Dir(filepath.Dir(unpacked))); err == nil {
 		t.Error("doctor has unpacked it")
 	}
-	startHeld(b).Kill()
+	startBlocked(b).Kill()
 	box := inspectContainer(b)
 	var source string
 	for _, m := range box.Mounts {

@@ -62,7 +62,7 @@ func (l *ledger) over(id string) {
 	if err := os.MkdirAll(l.home.RunDir(id), 0o700); err != nil {
 		l.b.T.Fatal(err)
 	}
-	log, _, err := journal.At(l.home.RunDir(id)).Open()
+	log, _, err := journal.Open(l.home.RunDir(id)).Open()
 	if err != nil {
 		l.b.T.Fatal(err)
 	}

@@ -42,8 +42,8 @@ func askedContainer(b *e2e.DockerMachine) string {
 	return name
 }
 
-// startHeld starts a run that stays in the middle of its turn.
-func startHeld(b *e2e.DockerMachine) *e2e.Process {
+// startBlocked starts a run that stays in the middle of its turn.
+func startBlocked(b *e2e.DockerMachine) *e2e.Process {
 	b.T.Helper()
 	b.HoldAgent()
 	worker := b.Start(nil, "run", "job", "--no-input")
@@ -57,7 +57,7 @@ func TestDockerTurnOutlivesItsWorker(t *testing.T) {
 	t.Parallel()
 	endpoint := engine.Endpoint(t)
 	b := e2e.NewDockerMachine(t, endpoint)
-	startHeld(b).Kill()
+	startBlocked(b).Kill()
 	other := e2e.NewDockerMachine(t, endpoint)
 	other.CheckDone(1)
 	other.MustRun([]int{0}, "cleanup", "--all", "--cancel", "--discard-changes")
@@ -96,7 +96,7 @@ func TestDockerContainerEndsInATurn(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/without a worker=%t", name, alone), func(t *testing.T) {
 				t.Parallel()
 				b := e2e.NewDockerMachine(t, endpoint)
-				worker := startHeld(b)
+				worker := startBlocked(b)
 				id := inspectContainer(b).ID
 				if alone {
 					worker.Kill()
@@ -121,7 +121,7 @@ func TestDockerContainerEndsInATurn(t *testing.T) {
 func TestDockerContainerIsRemovedByAPerson(t *testing.T) {
 	t.Parallel()
 	b := e2e.NewDockerMachine(t, engine.Endpoint(t))
-	worker := startHeld(b)
+	worker := startBlocked(b)
 	gone := inspectContainer(b)
 	if err := b.Client.ContainerRemove(context.Background(), gone.ID, container.RemoveOptions{Force: true}); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestDockerContainerIsRemovedByAPerson(t *testing.T) {
 func TestDockerContainerIsPaused(t *testing.T) {
 	t.Parallel()
 	b := e2e.NewDockerMachine(t, engine.Endpoint(t))
-	startHeld(b).Kill()
+	startBlocked(b).Kill()
 	if err := b.Client.ContainerPause(context.Background(), inspectContainer(b).ID); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestDockerEngineEndsInATurn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := e2e.NewDockerMachine(t, e.Endpoint)
 			b.UseImageWithoutBash()
-			worker := startHeld(b)
+			worker := startBlocked(b)
 			if c.alone {
 				worker.Kill()
 			}

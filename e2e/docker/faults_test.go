@@ -22,8 +22,8 @@ type at struct {
 
 func (a at) String() string { return fmt.Sprintf("%s-%d", a.op, a.nth) }
 
-// places are the calls in the order in which they came.
-func places(calls []engine.Call) (list []at) {
+// callOrder are the calls in the order in which they came.
+func callOrder(calls []engine.Call) (list []at) {
 	n := map[engine.Operation]int{}
 	for _, c := range calls {
 		n[c.Operation]++
@@ -182,7 +182,7 @@ func (s stage) calls(b *e2e.DockerMachine) (list []at) {
 	act := s.before(b)
 	b.Proxy.Reset()
 	act().Wait()
-	for _, a := range places(b.Proxy.Calls()) {
+	for _, a := range callOrder(b.Proxy.Calls()) {
 		if a.op == engine.ExecInspect && (a.nth > 1 || s.name == "interrupt") {
 			continue // it is repeated until the command has ended, and not done where the agent has ended before
 		}

@@ -34,8 +34,8 @@ var cuts = []struct{ name, hold, begins, op string }{ //nolint:gochecknoglobals 
 	{"command", "hold2", "second", "session.exec[s]:second"},
 }
 
-// startHeld starts threeOps and returns with it in the middle of the operation.
-func startHeld(w *e2e.Machine, name, file, begins string) *e2e.Process {
+// startBlocked starts threeOps and returns with it in the middle of the operation.
+func startBlocked(w *e2e.Machine, name, file, begins string) *e2e.Process {
 	w.T.Helper()
 	w.WriteWorkflowBody("three", threeOps)
 	w.Mark(file)
@@ -78,7 +78,7 @@ func TestSupervisorIsKilled(t *testing.T) {
 				if !w.HasControlGroups() {
 					t.Skip("no control groups (cgroup v2) can be made here: TestSupervisorIsKilledWithoutControlGroup holds what then happens")
 				}
-				worker := startHeld(w, c.name, c.hold, c.begins)
+				worker := startBlocked(w, c.name, c.hold, c.begins)
 				if both {
 					worker.Kill()
 				}
@@ -126,7 +126,7 @@ func TestSupervisorIsKilledWithoutControlGroup(t *testing.T) {
 				t.Parallel()
 				w := e2e.NewMachine(t)
 				w.BecomeNobody()
-				worker := startHeld(w, c.name, c.hold, c.begins)
+				worker := startBlocked(w, c.name, c.hold, c.begins)
 				if both {
 					worker.Kill()
 				}
@@ -193,7 +193,7 @@ func TestCancelInDoubt(t *testing.T) {
 			t.Parallel()
 			w := e2e.NewMachine(t)
 			w.BecomeNobody()
-			startHeld(w, "turn", e2e.HoldFile, "begin").Kill()
+			startBlocked(w, "turn", e2e.HoldFile, "begin").Kill()
 			w.KillSupervisor()
 			w.WriteFile(filepath.Join(w.Project, "laufwerk/laufwerk.config.ts"), "throw new Error('broken');\n")
 			id := w.OnlyRun().ID
@@ -215,7 +215,7 @@ func sleeper(t *testing.T) process.Identity {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	id, err := process.Of(cmd.Process.Pid)
+	id, err := process.IdentityOf(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestStrangerWithARecordedProcessID(t *testing.T) {
 				if !w.HasControlGroups() {
 					t.Skip("no control groups (cgroup v2) can be made here, so a killed supervisor leaves the run in doubt")
 				}
-				startHeld(w, "turn", e2e.HoldFile, "begin").Kill()
+				startBlocked(w, "turn", e2e.HoldFile, "begin").Kill()
 				s := w.KillSupervisor()
 				stranger := sleeper(t)
 				if !sameStart {
@@ -251,7 +251,7 @@ func TestStrangerWithARecordedProcessID(t *testing.T) {
 				if !sameStart {
 					stranger.StartTime--
 				}
-				if process.Look(stranger) != process.Alive {
+				if process.Probe(stranger) != process.Alive {
 					t.Error("the stranger was ended")
 				}
 			})
@@ -314,7 +314,7 @@ func TestStrangersDirectory(t *testing.T) {
 	t.Run("in place of ours", func(t *testing.T) {
 		t.Parallel()
 		w := e2e.NewMachine(t)
-		worker := startHeld(w, "turn", e2e.HoldFile, "begin")
+		worker := startBlocked(w, "turn", e2e.HoldFile, "begin")
 		worker.Kill()
 		w.Unmark(e2e.HoldFile)
 		e2e.Eventually(t, "the turn is over", func() bool { return len(w.LiveSupervisors()) == 0 })
@@ -354,7 +354,7 @@ func TestStrangersDirectory(t *testing.T) {
 func TestSecondWorkerNamesTheFirst(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewMachine(t)
-	worker := startHeld(w, "turn", e2e.HoldFile, "begin")
+	worker := startBlocked(w, "turn", e2e.HoldFile, "begin")
 	id := w.OnlyRun().ID
 	for _, args := range [][]string{{"resume", id}, {"cleanup", id}, {"runs", "prune", id}} {
 		code, out, errs := w.Run(nil, args...)
@@ -375,7 +375,7 @@ func TestCancelOfALiveWorker(t *testing.T) {
 		t.Run(fmt.Sprintf("hung=%t", hung), func(t *testing.T) {
 			t.Parallel()
 			w := e2e.NewMachine(t)
-			worker := startHeld(w, "turn", e2e.HoldFile, "begin")
+			worker := startBlocked(w, "turn", e2e.HoldFile, "begin")
 			id := w.OnlyRun().ID
 			args := []string{"runs", "cancel", id}
 			if hung {

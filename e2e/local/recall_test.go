@@ -12,7 +12,7 @@ import (
 )
 
 // Commands that only look use the bundles that runs have remembered: of one that was replaced they see the replacement.
-func TestCommandsThatLookUseRememberedBundles(t *testing.T) {
+func TestReadOnlyCommandsUseRememberedBundles(t *testing.T) {
 	w := e2e.NewMachine(t)
 	w.WriteFile(filepath.Join(w.Project, "laufwerk/execution.ts"), `import { createLocalExecution } from "@laufwerk/execution/local";
 export const execution = createLocalExecution({ id: "first" });`)

@@ -214,9 +214,9 @@ func (c *crashing) isAbandoned(end string) {
 	c.CheckStrangers()
 }
 
-// besides says whether a point is reached beside the run, which may end before, and is repeated then: a supervisor that stands by
+// isOptionalPoint says whether a point is reached beside the run, which may end before, and is repeated then: a supervisor that stands by
 // is started while a command runs.
-func besides(point string) bool {
+func isOptionalPoint(point string) bool {
 	return strings.HasPrefix(point, "openshell/before-exec#") && point != "openshell/before-exec#1"
 }
 
@@ -254,7 +254,7 @@ func TestOpenShellKilledAnywhere(t *testing.T) {
 					return c, code, out + errs
 				}
 				c, code, said := run()
-				for tries := 1; code == 0 && besides(point) && tries < 20; tries++ {
+				for tries := 1; code == 0 && isOptionalPoint(point) && tries < 20; tries++ {
 					c.CheckDone(1)
 					c, code, said = run()
 				}

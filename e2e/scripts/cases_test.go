@@ -32,7 +32,7 @@ func replays() map[string]replay {
 		"C10": {"a signal between create and its answer leaks", []string{"claims: TestUnknownCreate", "claims: TestCancelledBeforeItBegan", "e2e/docker: TestDockerFaults", "e2e/docker: TestDockerSignalsAtRandomTimes", "providers/openshell: TestACreationThatWasNotAnsweredIsFound"}, ""},
 		"C11": {"the second interrupt loses what runs", []string{"script: run/bad-agent-sigint", "e2e/docker: TestDockerSignalsAtRandomTimes"}, ""},
 		"C13": {"SIGKILL leaves something that nobody finds", []string{"script: run/bad-agent-daemons", "script: run/case-hangup", "e2e/docker: TestDockerTurnOutlivesItsWorker", "e2e/docker: TestDockerSignalsAtRandomTimes"}, ""},
-		"C14": {"a look that failed is taken for absence", []string{"claims: TestFailedLookIsNotAbsence", "e2e/docker: TestDockerFaults", "dockerengine: TestPresence", "providers/openshell: TestEveryFaultOfALook"}, ""},
+		"C14": {"a look that failed is taken for absence", []string{"claims: TestFailedObservationIsNotAbsence", "e2e/docker: TestDockerFaults", "dockerengine: TestPresence", "providers/openshell: TestEveryFaultOfAnObservation"}, ""},
 		"C15": {"a sweep ends what is just being made", []string{"claims: TestSweepReadsClaimsAfterListing", "e2e/docker: TestDockerTurnOutlivesItsWorker"}, ""},
 		"C17": {"the terminal goes and something outlives it unnoticed", []string{"script: run/case-hangup", "e2e/docker: TestDockerSignalsAtRandomTimes"}, ""},
 		"C19": {"a check comes after the first change", []string{"script: run/case-no-shell", "script: run/bad-target", "providers/docker: TestRefusalsBeforeAnythingIsMade"}, ""},
@@ -67,7 +67,7 @@ func replays() map[string]replay {
 		"C63": {"a secret is in arguments, files or output", []string{"script: run/case-secrets", "redact: TestSecretsInAStream", "workflow: TestRecordsHoldNoSecret", "openshell: TestCredentialsAreNotRepeated", "provision: TestFaultsOfProvisioning"}, ""},
 
 		"C65": {"a damaged store crashes, or is made anew", []string{"script: runs/bad-store", "store: TestDamagedStoreIsRefusedAndLeftAlone", "store: TestRandomFlips", "store: TestTornMetaPage"}, ""},
-		"C67": {"waiting for a lock without an end", []string{"store: TestHeldGateNamesItsHolder", "script: run/case-locks"}, ""},
+		"C67": {"waiting for a lock without an end", []string{"store: TestLockedGateNamesItsHolder", "script: run/case-locks"}, ""},
 		"C69": {"a pid in a lock file is believed", []string{"script: run/case-locks", "store: TestForeignWordsInTheLockFile", "supervise: TestAStrangerWithARecordedIDIsNeverTouched"}, ""},
 		"C71": {"the clock jumps", []string{"e2e/local: TestClockJumps", "supervise: TestAnotherBootIsAbsence"}, ""},
 	}

@@ -82,15 +82,15 @@ type Profile struct {
 	Access   string   // which of them ends with the login
 	Shown    []string // those of the required ones that a sandbox has placeholders of
 	// Read is the user's own login for a gateway. Failures are of kind NotReady and name the value that is missing.
-	Read func(u User) (Held, error)
+	Read func(u User) (GatewayLogin, error)
 	// Expires is when a login of these values ends; the zero time where it does not say.
 	Expires func(values map[string]string) time.Time
 	// Placeholders are the files of the program's home that make it use the placeholders, by the names in Shown.
 	Placeholders func(shown map[string]string, now time.Time) ([]File, error)
 }
 
-// Held is a login for a gateway, which keeps it from all that runs in its sandboxes.
-type Held struct {
+// GatewayLogin is a login for a gateway, which keeps it from all that runs in its sandboxes.
+type GatewayLogin struct {
 	Origin  string            // where it is from, for people
 	Values  map[string]string // by name; an optional one that is not there is left out
 	Expires time.Time         // the zero time where it does not say
@@ -98,20 +98,20 @@ type Held struct {
 
 // FromVars is a login from variables that have the names of its values. Failures are of kind NotReady and name the one that is
 // missing.
-func (c *Credential) FromVars(vars map[string]string) (Held, error) {
-	h := Held{Origin: "the environment", Values: map[string]string{}}
+func (c *Credential) FromVars(vars map[string]string) (GatewayLogin, error) {
+	h := GatewayLogin{Origin: "the environment", Values: map[string]string{}}
 	for _, name := range slices.Concat(c.Profile.Required, c.Profile.Optional) {
 		h.Values[name] = vars[name]
 	}
 	if missing := c.Profile.Complete(&h); missing != "" {
-		return Held{}, failure.New(failure.NotReady, "the variable %s is not set, which the gateway needs for a login of %s", missing, c.Title).
+		return GatewayLogin{}, failure.New(failure.NotReady, "the variable %s is not set, which the gateway needs for a login of %s", missing, c.Title).
 			WithHint("export %s=…   # from a file that only you can read, not typed", missing)
 	}
 	return h, nil
 }
 
 // Complete names the first required value that is missing, drops optional ones that are, and reads when the login ends.
-func (p *Profile) Complete(h *Held) (missing string) {
+func (p *Profile) Complete(h *GatewayLogin) (missing string) {
 	for _, name := range p.Required {
 		if h.Values[name] == "" {
 			return name

@@ -18,7 +18,7 @@ func Main(ctx context.Context, env *system.Env) int {
 			return entry(env.Args[1:], env)
 		}
 	}
-	env.OutliveReaders()
+	env.SurviveClosedPipes()
 	if len(env.Args) > 0 && cli.IsCompletion(env.Args[0]) {
 		return cli.Complete(ctx, env, Commands)
 	}

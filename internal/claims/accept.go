@@ -14,15 +14,15 @@ import (
 
 // Acceptance is the record that a person said of an endpoint that it is the same as before, under another identity.
 type Acceptance struct {
-	Old string      `json:"old"`
-	New string      `json:"new"`
-	At  time.Time   `json:"at"`
-	Who journal.Who `json:"who"`
+	Old string         `json:"old"`
+	New string         `json:"new"`
+	At  time.Time      `json:"at"`
+	Who journal.Sender `json:"who"`
 }
 
 // ReadAcceptance understands OLD=NEW, and refuses what is no legitimate change: OLD has to be what outstanding claims of the
 // filter record, and may not answer any more; NEW has to be what answers now. It changes nothing.
-func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, said string, who journal.Who) (Acceptance, error) {
+func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, said string, who journal.Sender) (Acceptance, error) {
 	f.Outstanding = true
 	list, err := d.List(ctx, f)
 	if err != nil {
@@ -32,7 +32,7 @@ func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, said string, who 
 	var of Claim
 	var recorded []string
 	for _, c := range list {
-		if _, can := d.listing(c); !can || slices.Contains(recorded, c.Intent.Endpoint) {
+		if _, can := d.listingManager(c); !can || slices.Contains(recorded, c.Intent.Endpoint) {
 			continue
 		}
 		recorded = append(recorded, c.Intent.Endpoint)
@@ -51,7 +51,7 @@ func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, said string, who 
 	case a.Old == "":
 		return a, refused(failure.Usage, "%q does not begin with an identity that claims record, followed by = and another one; recorded is %s", said, strings.Join(recorded, " and "))
 	}
-	r, _ := d.listing(of)
+	r, _ := d.listingManager(of)
 	if _, err := r.List(ctx, of.Intent); err == nil {
 		return a, refused(failure.Usage, "the %s still answers, so nothing has changed", a.Old)
 	}
@@ -81,12 +81,12 @@ func (d *Driver) Accept(ctx context.Context, f Filter, a Acceptance) (n int, err
 		a.At = d.o.Now().UTC()
 		n = 0
 		for _, c := range list {
-			if _, can := d.listing(c); !can || c.Intent.Endpoint != a.Old {
+			if _, can := d.listingManager(c); !can || c.Intent.Endpoint != a.Old {
 				continue
 			}
 			c.Intent.Endpoint = a.New
 			c.Accepted = append(c.Accepted, a)
-			d.found(c.Last, "", resource.Evidence{What: "accepted as the same endpoint: " + a.Old + " is now " + a.New})(&c)
+			d.withEvidence(c.Last, "", resource.Evidence{What: "accepted as the same endpoint: " + a.Old + " is now " + a.New})(&c)
 			if err := tx.Put(store.Claims, c.ID, c); err != nil {
 				return err
 			}

@@ -47,7 +47,7 @@ func (d *Driver) Allocate(ctx context.Context, req Request) (Claim, error) {
 	if err != nil {
 		return Claim{}, err
 	}
-	c, existed, err := d.intend(ctx, req)
+	c, existed, err := d.recordIntent(ctx, req)
 	if err != nil {
 		return Claim{}, err
 	}
@@ -55,14 +55,14 @@ func (d *Driver) Allocate(ctx context.Context, req Request) (Claim, error) {
 	case !existed:
 		return d.create(ctx, c, r)
 	case c.State == Intent, c.State == Unknown:
-		return d.settleForUse(ctx, c, r)
+		return d.resolveForAllocation(ctx, c, r)
 	default:
-		return d.usable(ctx, c)
+		return d.requireAllocated(ctx, c)
 	}
 }
 
-// intend makes the intent and its holds durable, before anything outside happens.
-func (d *Driver) intend(ctx context.Context, req Request) (c Claim, existed bool, err error) {
+// recordIntent makes the intent and its holds durable, before anything outside happens.
+func (d *Driver) recordIntent(ctx context.Context, req Request) (c Claim, existed bool, err error) {
 	owner, err := d.o.Owner(ctx)
 	if err != nil {
 		return Claim{}, false, err
@@ -78,7 +78,7 @@ func (d *Driver) intend(ctx context.Context, req Request) (c Claim, existed bool
 			if c.Kind != req.Kind || c.Provider != req.Provider || c.Run != req.Run || c.Operation != req.Operation {
 				return failure.New(failure.Internal, "the claim %s belongs to operation %q of run %q, not to %q of %q", c.ID, c.Operation, c.Run, req.Operation, req.Run)
 			}
-			if !c.neverMade() {
+			if !c.wasNeverAllocated() {
 				return nil
 			}
 			existed = false
@@ -108,17 +108,17 @@ func (d *Driver) intend(ctx context.Context, req Request) (c Claim, existed bool
 	return c, existed, err
 }
 
-// neverMade says that the intent was given up before anything came of it: the operation was interrupted, or its target was
+// wasNeverAllocated says that the intent was given up before anything came of it: the operation was interrupted, or its target was
 // not ready. Such an operation is not over, and may ask anew.
-func (c Claim) neverMade() bool {
-	_, ok := Next(c.State, Anew)
+func (c Claim) wasNeverAllocated() bool {
+	_, ok := Next(c.State, Reissued)
 	return ok && c.AllocatedAt.IsZero() && c.DeletingAt.IsZero()
 }
 
 // create asks for the resource. The intent is durable, and nothing of an earlier attempt exists.
 func (d *Driver) create(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	if err := ctx.Err(); err != nil {
-		c, cerr := d.change(ctx, c.ID, Rejected, d.found("not asked for: the operation was cancelled first", ""))
+		c, cerr := d.applyEvent(ctx, c.ID, Rejected, d.withEvidence("not asked for: the operation was cancelled first", ""))
 		return c, errors.Join(failure.Wrap(err, failure.Cancelled, "make the %s", c.name()), cerr)
 	}
 	crash.Point("claims/before-create")
@@ -128,34 +128,34 @@ func (d *Driver) create(ctx context.Context, c Claim, r resource.Manager) (Claim
 	case resource.Done:
 		return d.allocated(ctx, c, res)
 	case resource.NotDone:
-		return d.rejected(ctx, c, res)
+		return d.recordRejection(ctx, c, res)
 	default:
-		c, err := d.change(ctx, c.ID, Lost, d.found("creating: "+says(res.Outcome, res.Err), res.Resource, res.Evidence...))
+		c, err := d.applyEvent(ctx, c.ID, OutcomeLost, d.withEvidence("creating: "+describeOutcome(res.Outcome, res.Err), res.Resource, res.Evidence...))
 		if err != nil {
-			return d.overtaken(ctx, c, err)
+			return d.checkConcurrentChange(ctx, c, err)
 		}
-		return d.settleForUse(ctx, c, r)
+		return d.resolveForAllocation(ctx, c, r)
 	}
 }
 
-// settleForUse finds out what became of an earlier attempt. Where it certainly came to nothing, the resource is asked for
+// resolveForAllocation finds out what became of an earlier attempt. Where it certainly came to nothing, the resource is asked for
 // once more: there is still at most one.
-func (d *Driver) settleForUse(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
-	res, err := d.resolve(ctx, c, r)
+func (d *Driver) resolveForAllocation(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
+	res, err := d.resolveCreate(ctx, c, r)
 	if err != nil {
-		return c, unknown(c, err)
+		return c, unknownOutcomeError(c, err)
 	}
 	switch res.Outcome {
 	case resource.Done:
 		return d.allocated(ctx, c, res)
 	case resource.NotDone:
-		c, err := d.change(ctx, c.ID, Retry, func(c *Claim) {
-			d.found("resolving: "+says(res.Outcome, res.Err), "", res.Evidence...)(c)
+		c, err := d.applyEvent(ctx, c.ID, Retried, func(c *Claim) {
+			d.withEvidence("resolving: "+describeOutcome(res.Outcome, res.Err), "", res.Evidence...)(c)
 			c.Attempts++
 			c.Intent.Resource = "" // of an earlier attempt: another one will be made
 		})
 		if err != nil {
-			return d.overtaken(ctx, c, err)
+			return d.checkConcurrentChange(ctx, c, err)
 		}
 		if err := ctx.Err(); err != nil {
 			return d.create(ctx, c, r) // which only records that nothing was asked for
@@ -167,19 +167,19 @@ func (d *Driver) settleForUse(ctx context.Context, c Claim, r resource.Manager) 
 		case resource.Done:
 			return d.allocated(ctx, c, again)
 		case resource.NotDone:
-			return d.rejected(ctx, c, again)
+			return d.recordRejection(ctx, c, again)
 		}
 		res = again
 	}
-	lost, err := d.change(ctx, c.ID, Lost, d.found("creating: "+says(res.Outcome, res.Err), res.Resource, res.Evidence...))
+	lost, err := d.applyEvent(ctx, c.ID, OutcomeLost, d.withEvidence("creating: "+describeOutcome(res.Outcome, res.Err), res.Resource, res.Evidence...))
 	if err != nil {
-		return d.overtaken(ctx, lost, err)
+		return d.checkConcurrentChange(ctx, lost, err)
 	}
-	return lost, unknown(lost, res.Err)
+	return lost, unknownOutcomeError(lost, res.Err)
 }
 
-// resolve asks the provider what became of a create. A context that has ended can only make it say nothing.
-func (d *Driver) resolve(ctx context.Context, c Claim, r resource.Manager) (resource.Result, error) {
+// resolveCreate asks the provider what became of a create. A context that has ended can only make it say nothing.
+func (d *Driver) resolveCreate(ctx context.Context, c Claim, r resource.Manager) (resource.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return resource.Result{}, err
 	}
@@ -190,34 +190,34 @@ func (d *Driver) resolve(ctx context.Context, c Claim, r resource.Manager) (reso
 }
 
 func (d *Driver) allocated(ctx context.Context, c Claim, res resource.Result) (Claim, error) {
-	done, err := d.change(ctx, c.ID, Exists, d.found("present", res.Resource, res.Evidence...))
+	done, err := d.applyEvent(ctx, c.ID, Created, d.withEvidence("present", res.Resource, res.Evidence...))
 	if err != nil {
-		if isIllegal(err) {
-			return d.overtaken(ctx, done, err)
+		if isIllegalTransition(err) {
+			return d.checkConcurrentChange(ctx, done, err)
 		}
 		return c, failure.Wrap(err, failure.OutcomeUnknown, "the %s was made, but that could not be recorded", c.name())
 	}
-	return d.usable(ctx, done)
+	return d.requireAllocated(ctx, done)
 }
 
-func (d *Driver) rejected(ctx context.Context, c Claim, res resource.Result) (Claim, error) {
+func (d *Driver) recordRejection(ctx context.Context, c Claim, res resource.Result) (Claim, error) {
 	cause := failure.Wrap(res.Err, failure.Failed, "make the %s", c.name())
 	if cause == nil {
 		cause = failure.New(failure.Failed, "the %s was not made, and its provider does not say why", c.name())
 	}
-	done, err := d.change(ctx, c.ID, Rejected, d.found("creating: "+says(res.Outcome, res.Err), "", res.Evidence...))
-	if err != nil && !isIllegal(err) {
+	done, err := d.applyEvent(ctx, c.ID, Rejected, d.withEvidence("creating: "+describeOutcome(res.Outcome, res.Err), "", res.Evidence...))
+	if err != nil && !isIllegalTransition(err) {
 		return c, errors.Join(cause, err)
 	}
 	return done, cause
 }
 
-// usable returns an allocated claim. One that was given up by someone else while it was being made is ended again.
-func (d *Driver) usable(ctx context.Context, c Claim) (Claim, error) {
+// requireAllocated returns an allocated claim. One that was given up by someone else while it was being made is ended again.
+func (d *Driver) requireAllocated(ctx context.Context, c Claim) (Claim, error) {
 	if c.State == Allocated {
 		return c, nil
 	}
-	lost := lostFailure(c)
+	lost := lostError(c)
 	if c.State == Deleting && c.AllocatedAt.IsZero() {
 		ended, err := d.Release(ctx, c.ID)
 		return ended, errors.Join(lost, err)
@@ -225,14 +225,14 @@ func (d *Driver) usable(ctx context.Context, c Claim) (Claim, error) {
 	return c, lost
 }
 
-func (d *Driver) overtaken(ctx context.Context, c Claim, err error) (Claim, error) {
-	if isIllegal(err) {
-		return d.usable(ctx, c)
+func (d *Driver) checkConcurrentChange(ctx context.Context, c Claim, err error) (Claim, error) {
+	if isIllegalTransition(err) {
+		return d.requireAllocated(ctx, c)
 	}
-	return c, unknown(c, err)
+	return c, unknownOutcomeError(c, err)
 }
 
-func lostFailure(c Claim) error {
+func lostError(c Claim) error {
 	kind := failure.SessionLost
 	if c.Kind == KindWorkspace {
 		kind = failure.WorkspaceLost
@@ -241,7 +241,7 @@ func lostFailure(c Claim) error {
 		WithHint("laufwerk claims show %s", c.ID).WithField("claim", c.ID).WithField("state", c.State)
 }
 
-func unknown(c Claim, err error) error {
+func unknownOutcomeError(c Claim, err error) error {
 	hint := resumeHint(c)
 	var cause *failure.Error
 	if errors.As(err, &cause) && cause.Hint != "" { // what is not seen now may never be

@@ -156,7 +156,7 @@ func TestAcknowledgedDeleteIsNotAbsence(t *testing.T) {
 }
 
 // C14: a look that fails is not absence either, and what failed is said.
-func TestFailedLookIsNotAbsence(t *testing.T) {
+func TestFailedObservationIsNotAbsence(t *testing.T) {
 	t.Parallel()
 	mem, w := newMemory(), newWorld()
 	d := driver(mem, w)
@@ -386,7 +386,7 @@ func TestAbandonNeedsATryAndAReason(t *testing.T) {
 	wantFailure(t, err, failure.RunState, "released")
 }
 
-func TestResidueFreesTheWorkspaceAndIsLookedAtAgain(t *testing.T) {
+func TestResidueFreesTheWorkspaceAndIsObservedAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	mem, w := newMemory(), newWorld()
@@ -477,7 +477,7 @@ func TestEvidenceStaysBounded(t *testing.T) {
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	for i := range 200 {
-		got, err := d.Arrived(context.Background(), c.ID, "", evidence("look %d", i)...)
+		got, err := d.Readopt(context.Background(), c.ID, "", evidence("look %d", i)...)
 		if err != nil {
 			t.Fatal(err)
 		}

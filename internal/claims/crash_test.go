@@ -124,12 +124,12 @@ func TestKilledAtEveryPoint(t *testing.T) {
 			if err := cmd.Run(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 				t.Fatalf("%s: the process was not killed: %v", point, err)
 			}
-			goOn(t, dir, point+", then "+next, next == "resume")
+			continueRun(t, dir, point+", then "+next, next == "resume")
 		}
 	}
 }
 
-func goOn(t *testing.T, dir, when string, resume bool) {
+func continueRun(t *testing.T, dir, when string, resume bool) {
 	t.Helper()
 	ctx := context.Background()
 	d, err := onDisk(dir)

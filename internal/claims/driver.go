@@ -45,38 +45,38 @@ type Driver struct{ o Options }
 // NewDriver makes a driver.
 func NewDriver(o Options) *Driver { return &Driver{o: o} }
 
-// illegal is an event that the table does not allow: someone else has changed the claim.
-type illegal struct {
+// illegalTransition is an event that the table does not allow: someone else has changed the claim.
+type illegalTransition struct {
 	state State
 	event Event
 }
 
-func (e *illegal) Error() string {
+func (e *illegalTransition) Error() string {
 	return fmt.Sprintf("a claim that is %s cannot take the event %s", e.state, e.event)
 }
 
-func isIllegal(err error) bool { return errors.As(err, new(*illegal)) }
+func isIllegalTransition(err error) bool { return errors.As(err, new(*illegalTransition)) }
 
-// change applies one event to the stored claim, with everything that follows from the new state, in one commit.
+// applyEvent applies one event to the stored claim, with everything that follows from the new state, in one commit.
 // The claim that is returned is the stored one, also where the event was illegal.
-func (d *Driver) change(ctx context.Context, id string, ev Event, edit func(*Claim)) (Claim, error) {
+func (d *Driver) applyEvent(ctx context.Context, id string, ev Event, edit func(*Claim)) (Claim, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitWait)
 	defer cancel()
 	var c Claim
-	var no *illegal
+	var no *illegalTransition
 	crash.Point("claims/before-" + string(ev))
 	err := d.o.Store.Update(ctx, func(tx store.Tx) error {
-		if err := load(tx, id, &c); err != nil {
+		if err := loadClaim(tx, id, &c); err != nil {
 			return err
 		}
 		next, ok := Next(c.State, ev)
 		if !ok {
-			no = &illegal{c.State, ev}
+			no = &illegalTransition{c.State, ev}
 			return nil
 		}
 		now := d.o.Now().UTC()
 		if next != c.State {
-			c.entered(next, now)
+			c.recordTransition(next, now)
 		}
 		if edit != nil {
 			edit(&c)
@@ -98,7 +98,7 @@ func (d *Driver) change(ctx context.Context, id string, ev Event, edit func(*Cla
 	return c, nil
 }
 
-func (c *Claim) entered(s State, now time.Time) {
+func (c *Claim) recordTransition(s State, now time.Time) {
 	c.State = s
 	switch s {
 	case Allocated:
@@ -110,7 +110,7 @@ func (c *Claim) entered(s State, now time.Time) {
 	}
 }
 
-func load(tx store.Tx, id string, c *Claim) error {
+func loadClaim(tx store.Tx, id string, c *Claim) error {
 	*c = Claim{}
 	ok, err := tx.Get(store.Claims, id, c)
 	if err == nil && !ok {
@@ -123,8 +123,8 @@ func notFound(id string) error {
 	return failure.New(failure.NotFound, "there is no claim %s", id).WithHint("laufwerk claims list")
 }
 
-func (d *Driver) read(ctx context.Context, id string) (c Claim, err error) {
-	err = d.o.Store.View(ctx, func(tx store.Tx) error { return load(tx, id, &c) })
+func (d *Driver) readClaim(ctx context.Context, id string) (c Claim, err error) {
+	err = d.o.Store.View(ctx, func(tx store.Tx) error { return loadClaim(tx, id, &c) })
 	return c, err
 }
 
@@ -137,8 +137,8 @@ func (d *Driver) resources(c Claim) (resource.Manager, error) {
 	return r, nil
 }
 
-// found records what a call or a look brought to light.
-func (d *Driver) found(last, id string, evidence ...resource.Evidence) func(*Claim) {
+// withEvidence records what a call or a look brought to light.
+func (d *Driver) withEvidence(last, id string, evidence ...resource.Evidence) func(*Claim) {
 	return func(c *Claim) {
 		c.Last = last
 		if id != "" {
@@ -161,8 +161,8 @@ func (d *Driver) found(last, id string, evidence ...resource.Evidence) func(*Cla
 	}
 }
 
-// says is the one sentence of an outcome for a claim's last observation.
-func says(what fmt.Stringer, err error) string {
+// describeOutcome is the one sentence of an outcome for a claim's last observation.
+func describeOutcome(what fmt.Stringer, err error) string {
 	if err == nil {
 		return what.String()
 	}
@@ -189,7 +189,7 @@ func (c Claim) CleanupHint() string {
 	return "laufwerk cleanup " + c.Run
 }
 
-func decode(raw json.RawMessage, c *Claim) error {
+func decodeClaim(raw json.RawMessage, c *Claim) error {
 	*c = Claim{}
 	if err := json.Unmarshal(raw, c); err != nil {
 		return failure.Wrap(err, failure.StoreInvalid, "read a claim")

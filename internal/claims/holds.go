@@ -74,7 +74,7 @@ func (d *Driver) TakeHoldTx(tx store.Tx, req HoldRequest) error {
 	mine := slices.IndexFunc(h.Holders, func(o Holder) bool { return o.ID == req.Holder })
 	other := slices.IndexFunc(h.Holders, func(o Holder) bool { return o.ID != req.Holder })
 	if other >= 0 && (req.Mode == Exclusive || h.Mode == Exclusive) {
-		return busy(req, h.Holders[other], d.o.Now())
+		return holdConflict(req, h.Holders[other], d.o.Now())
 	}
 	if mine < 0 {
 		h.Holders = append(h.Holders, Holder{ID: req.Holder, Run: req.Run, What: req.What, Since: d.o.Now().UTC()})
@@ -86,7 +86,7 @@ func (d *Driver) TakeHoldTx(tx store.Tx, req HoldRequest) error {
 	return tx.Put(store.Holds, req.Key, h)
 }
 
-func busy(req HoldRequest, holder Holder, now time.Time) error {
+func holdConflict(req HoldRequest, holder Holder, now time.Time) error {
 	kind := req.Busy
 	if kind == "" {
 		kind = failure.WorkspaceBusy

@@ -17,26 +17,26 @@ func (c Claim) Matches(name, owner, claimLabel, image string, created time.Time)
 		!created.Before(c.IntentAt.Truncate(time.Second))
 }
 
-// Sighting is what a found resource is to this store.
-type Sighting struct {
+// Identification is what a found resource is to this store.
+type Identification struct {
 	Found resource.Summary
 	Claim Claim // the zero value for a stranger's
 	Late  bool  // its claim was released: it arrived late, and Arrived takes it up again
 }
 
 // Ours says whether it is ours. Everything else is left alone.
-func (s Sighting) Ours() bool { return s.Claim.ID != "" }
+func (s Identification) Ours() bool { return s.Claim.ID != "" }
 
-// Sighted tells whose the listed resources are. It reads the claims now, after the resources were listed: the other way
+// Identify tells whose the listed resources are. It reads the claims now, after the resources were listed: the other way
 // round, a resource whose claim was written in between would look like nobody's.
-func (d *Driver) Sighted(ctx context.Context, found []resource.Summary) ([]Sighting, error) {
+func (d *Driver) Identify(ctx context.Context, found []resource.Summary) ([]Identification, error) {
 	list, err := d.List(ctx, Filter{})
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Sighting, 0, len(found))
+	out := make([]Identification, 0, len(found))
 	for _, f := range found {
-		s := Sighting{Found: f}
+		s := Identification{Found: f}
 		for _, c := range list {
 			if c.State == Abandoned {
 				continue
@@ -53,7 +53,7 @@ func (d *Driver) Sighted(ctx context.Context, found []resource.Summary) ([]Sight
 	return out, nil
 }
 
-// Arrived takes a released claim up again because its resource was seen after all. The claim is then deleting: Release ends it.
-func (d *Driver) Arrived(ctx context.Context, claim, found string, evidence ...resource.Evidence) (Claim, error) {
-	return d.step(ctx, Claim{ID: claim}, Exists, d.found("arrived late", found, evidence...))
+// Readopt takes a released claim up again because its resource was seen after all. The claim is then deleting: Release ends it.
+func (d *Driver) Readopt(ctx context.Context, claim, found string, evidence ...resource.Evidence) (Claim, error) {
+	return d.advance(ctx, Claim{ID: claim}, Created, d.withEvidence("arrived late", found, evidence...))
 }

@@ -80,7 +80,7 @@ func TestSightings(t *testing.T) {
 		"labels older than the intent": {resource.Summary{Resource: "y", Name: gone.Intent.Name, Owner: owner, Claim: gone.ID, Created: gone.IntentAt.Add(-time.Hour)}, "", false},
 	}
 	for name, tt := range tests {
-		got, err := d.Sighted(ctx, []resource.Summary{tt.found})
+		got, err := d.Identify(ctx, []resource.Summary{tt.found})
 		if err != nil || len(got) != 1 || got[0].Claim.ID != tt.claim || got[0].Late != tt.late || got[0].Ours() != (tt.claim != "") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -100,7 +100,7 @@ func TestLateArrival(t *testing.T) {
 	}
 	late := w.add("lw-a", c.ID)
 	w.things[late.id] = late
-	c, err = d.Arrived(ctx, c.ID, late.id, evidence("seen by a sweep")...)
+	c, err = d.Readopt(ctx, c.ID, late.id, evidence("seen by a sweep")...)
 	if err != nil || c.State != claims.Deleting || c.Intent.Resource != late.id || !c.Outstanding() {
 		t.Fatalf("%+v, %v", c, err)
 	}
@@ -144,7 +144,7 @@ func TestSweepReadsClaimsAfterListing(t *testing.T) {
 	c := request("a")
 	listed := []resource.Summary{{Resource: "id1", Name: "lw-a", Owner: owner, Claim: c.ID, Created: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}}
 	allocate(t, d, "a") // between the two reads
-	got, err := d.Sighted(context.Background(), listed)
+	got, err := d.Identify(context.Background(), listed)
 	if err != nil || !got[0].Ours() || got[0].Late {
 		t.Fatalf("%+v, %v", got, err)
 	}

@@ -176,7 +176,7 @@ func (m *model) sweep(ctx context.Context, d *claims.Driver) {
 	if err != nil {
 		return
 	}
-	if _, err := s.TakeUp(ctx, func(claims.Claim) bool { return true }); err != nil {
+	if _, err := s.ReadoptLate(ctx, func(claims.Claim) bool { return true }); err != nil {
 		return
 	}
 	list, err := d.List(ctx, claims.Filter{Outstanding: true})

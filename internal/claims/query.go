@@ -20,7 +20,7 @@ type Filter struct {
 	States      []State
 }
 
-func (f Filter) wants(c Claim) bool {
+func (f Filter) matches(c Claim) bool {
 	return (f.Run == "" || c.Run == f.Run) && (!f.NoRun || c.Run == "") && (f.Project == "" || c.Project == f.Project) &&
 		(f.Kind == "" || c.Kind == f.Kind) && (!f.Outstanding || c.Outstanding()) && (len(f.States) == 0 || slices.Contains(f.States, c.State))
 }
@@ -38,10 +38,10 @@ func (d *Driver) List(ctx context.Context, f Filter) (list []Claim, err error) {
 func ListTx(tx store.Tx, f Filter) (list []Claim, err error) {
 	err = tx.Each(store.Claims, "", func(_ string, raw json.RawMessage) error {
 		var c Claim
-		if err := decode(raw, &c); err != nil {
+		if err := decodeClaim(raw, &c); err != nil {
 			return err
 		}
-		if f.wants(c) {
+		if f.matches(c) {
 			list = append(list, c)
 		}
 		return nil
@@ -65,7 +65,7 @@ func (d *Driver) Get(ctx context.Context, idOrPrefix string) (c Claim, err error
 		return tx.Each(store.Claims, idOrPrefix, func(id string, raw json.RawMessage) error {
 			ids = append(ids, id)
 			if len(ids) == 1 { // the exact one sorts first
-				return decode(raw, &c)
+				return decodeClaim(raw, &c)
 			}
 			return nil
 		})
@@ -94,7 +94,7 @@ func (d *Driver) ByOperation(ctx context.Context, run, operation string) (c Clai
 // SetKeep says why a claim is deliberately kept; "" takes that back.
 func (d *Driver) SetKeep(ctx context.Context, id, reason string) (c Claim, err error) {
 	err = d.o.Store.Update(ctx, func(tx store.Tx) error {
-		if err := load(tx, id, &c); err != nil {
+		if err := loadClaim(tx, id, &c); err != nil {
 			return err
 		}
 		c.Keep = reason
@@ -110,13 +110,13 @@ func (d *Driver) Abandon(ctx context.Context, id, reason string) (Claim, error) 
 		return Claim{}, failure.New(failure.Usage, "abandoning a claim needs a reason, which is kept for ever").
 			WithHint("laufwerk claims abandon %s --reason '...'", id)
 	}
-	c, err := d.read(ctx, id)
+	c, err := d.readClaim(ctx, id)
 	if err != nil {
 		return c, err
 	}
 	if _, ok := Next(c.State, Abandon); ok {
-		c, err = d.change(ctx, id, Abandon, func(c *Claim) { c.Reason = reason })
-		if err == nil || !isIllegal(err) {
+		c, err = d.applyEvent(ctx, id, Abandon, func(c *Claim) { c.Reason = reason })
+		if err == nil || !isIllegalTransition(err) {
 			return c, err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // reported that way too, though it no longer holds the workspace. It may be repeated, and then goes on from where it was.
 // A claim that is deliberately kept is refused until SetKeep has taken that back. Something that is not ours is never touched.
 func (d *Driver) Release(ctx context.Context, id string) (Claim, error) {
-	c, err := d.read(ctx, id)
+	c, err := d.readClaim(ctx, id)
 	if err != nil {
 		return c, err
 	}
@@ -28,63 +28,63 @@ func (d *Driver) Release(ctx context.Context, id string) (Claim, error) {
 	}
 	r, err := d.resources(c)
 	if err != nil {
-		return c, retained(c, err)
+		return c, retainedError(c, err)
 	}
 	if c.State == Intent || c.State == Unknown {
-		if c, err = d.settleForEnd(ctx, c, r); err != nil {
+		if c, err = d.resolveForRelease(ctx, c, r); err != nil {
 			return c, err
 		}
 	}
 	if c.State == Residue {
-		if c, err = d.look(ctx, c, r); err != nil {
+		if c, err = d.observe(ctx, c, r); err != nil {
 			return c, err
 		}
 	}
 	if c.State == Allocated {
-		if c, err = d.step(ctx, c, Ask, nil); err != nil {
+		if c, err = d.advance(ctx, c, DeleteIntended, nil); err != nil {
 			return c, err
 		}
 	}
 	if c.State == Deleting {
-		return d.end(ctx, c, r)
+		return d.requestDelete(ctx, c, r)
 	}
-	return d.verdict(c, nil)
+	return d.releaseResult(c, nil)
 }
 
-// settleForEnd finds out whether there is something to end. A look that finds it is enough; one that finds nothing proves
+// resolveForRelease finds out whether there is something to end. A look that finds it is enough; one that finds nothing proves
 // nothing here, and the provider has to resolve it.
-func (d *Driver) settleForEnd(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
+func (d *Driver) resolveForRelease(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	crash.Point("claims/before-observe")
 	if o := r.Observe(ctx, c.Intent); o.Presence == resource.Present || o.Presence == resource.Residue {
-		return d.step(ctx, c, Exists, d.found(says(o.Presence, o.Err), o.Resource, o.Evidence...))
+		return d.advance(ctx, c, Created, d.withEvidence(describeOutcome(o.Presence, o.Err), o.Resource, o.Evidence...))
 	}
-	res, err := d.resolve(ctx, c, r)
+	res, err := d.resolveCreate(ctx, c, r)
 	if err != nil {
-		return c, retained(c, err)
+		return c, retainedError(c, err)
 	}
-	note := d.found("resolving: "+says(res.Outcome, res.Err), res.Resource, res.Evidence...)
+	note := d.withEvidence("resolving: "+describeOutcome(res.Outcome, res.Err), res.Resource, res.Evidence...)
 	switch res.Outcome {
 	case resource.Done:
-		return d.step(ctx, c, Exists, note)
+		return d.advance(ctx, c, Created, note)
 	case resource.NotDone:
-		return d.step(ctx, c, Rejected, note)
+		return d.advance(ctx, c, Rejected, note)
 	default:
-		if c, err = d.step(ctx, c, Lost, note); err != nil {
+		if c, err = d.advance(ctx, c, OutcomeLost, note); err != nil {
 			return c, err
 		}
-		return d.verdict(c, res.Err)
+		return d.releaseResult(c, res.Err)
 	}
 }
 
-// end asks for the end and looks whether it has come. The asking is durable before.
-func (d *Driver) end(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
+// requestDelete asks for the end and looks whether it has come. The asking is durable before.
+func (d *Driver) requestDelete(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	crash.Point("claims/before-delete")
 	res := r.Delete(ctx, c.Intent)
 	crash.Point("claims/after-delete")
 	o := r.Observe(ctx, c.Intent)
 	crash.Point("claims/after-observe")
 	event := eventOf(o)
-	c, err := d.step(ctx, c, event, d.found(says(o.Presence, o.Err), o.Resource, append(res.Evidence, o.Evidence...)...))
+	c, err := d.advance(ctx, c, event, d.withEvidence(describeOutcome(o.Presence, o.Err), o.Resource, append(res.Evidence, o.Evidence...)...))
 	if err != nil {
 		return c, err
 	}
@@ -92,49 +92,49 @@ func (d *Driver) end(ctx context.Context, c Claim, r resource.Manager) (Claim, e
 	if res.Err != nil && failure.As(o.Err) == nil { // it says more than that something is still there
 		cause = res.Err
 	}
-	return d.verdict(c, cause)
+	return d.releaseResult(c, cause)
 }
 
-// look observes a claim and records what that says. A failure is one of recording.
-func (d *Driver) look(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
+// observe observes a claim and records what that says. A failure is one of recording.
+func (d *Driver) observe(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	crash.Point("claims/before-observe")
 	o := r.Observe(ctx, c.Intent)
 	crash.Point("claims/after-observe")
 	event := eventOf(o)
-	return d.step(ctx, c, event, d.found(says(o.Presence, o.Err), o.Resource, o.Evidence...))
+	return d.advance(ctx, c, event, d.withEvidence(describeOutcome(o.Presence, o.Err), o.Resource, o.Evidence...))
 }
 
 func eventOf(o resource.Observation) Event {
 	switch o.Presence {
 	case resource.Present:
-		return Exists
+		return Created
 	case resource.Absent:
 		return Absent
 	case resource.Residue:
-		return Listed
+		return ListedOnly
 	default:
-		return Unseen
+		return Inconclusive
 	}
 }
 
-// step is change where someone else may have gone further meanwhile: what is stored then counts.
-func (d *Driver) step(ctx context.Context, c Claim, ev Event, edit func(*Claim)) (Claim, error) {
-	next, err := d.change(ctx, c.ID, ev, edit)
-	if err == nil || isIllegal(err) {
+// advance is change where someone else may have gone further meanwhile: what is stored then counts.
+func (d *Driver) advance(ctx context.Context, c Claim, ev Event, edit func(*Claim)) (Claim, error) {
+	next, err := d.applyEvent(ctx, c.ID, ev, edit)
+	if err == nil || isIllegalTransition(err) {
 		return next, nil
 	}
 	return c, failure.Wrap(err, failure.Retained, "record the event %s of the %s", ev, c.name())
 }
 
-func (d *Driver) verdict(c Claim, cause error) (Claim, error) {
+func (d *Driver) releaseResult(c Claim, cause error) (Claim, error) {
 	if !c.Outstanding() {
 		return c, nil
 	}
-	return c, retained(c, cause)
+	return c, retainedError(c, cause)
 }
 
-// retained keeps the cause in its chain: whether the other side could not be asked, or did not do it, is told by its kind.
-func retained(c Claim, cause error) error {
+// retainedError keeps the cause in its chain: whether the other side could not be asked, or did not do it, is told by its kind.
+func retainedError(c Claim, cause error) error {
 	last := c.Last
 	if last == "" {
 		last = "none yet"

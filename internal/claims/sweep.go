@@ -19,13 +19,13 @@ import (
 // after its claim was released, and ends many resources with few questions.
 type Sweep struct {
 	d    *Driver
-	had  map[string]Claim // what was recorded before the look, by id
-	seen map[string]sight // by endpoint, those that can be listed
-	late []Sighting
+	had  map[string]Claim           // what was recorded before the look, by id
+	seen map[string]endpointListing // by endpoint, those that can be listed
+	late []Identification
 }
 
-// sight is what one endpoint listed, or why nothing was learned.
-type sight struct {
+// endpointListing is what one endpoint listed, or why nothing was learned.
+type endpointListing struct {
 	found []resource.Summary
 	err   error
 }
@@ -36,19 +36,19 @@ func (d *Driver) Sweep(ctx context.Context, f Filter) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sweep{d: d, had: map[string]Claim{}, seen: map[string]sight{}}
+	s := &Sweep{d: d, had: map[string]Claim{}, seen: map[string]endpointListing{}}
 	for _, c := range recorded {
 		s.had[c.ID] = c
-		r, ok := d.listing(c)
+		r, ok := d.listingManager(c)
 		if _, looked := s.seen[c.Intent.Endpoint]; looked || !ok || c.State == Abandoned {
 			continue
 		}
 		found, err := r.List(ctx, c.Intent)
-		s.seen[c.Intent.Endpoint] = sight{found, err}
+		s.seen[c.Intent.Endpoint] = endpointListing{found, err}
 		if err != nil {
 			continue
 		}
-		sightings, err := d.Sighted(ctx, found)
+		sightings, err := d.Identify(ctx, found)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func (d *Driver) Sweep(ctx context.Context, f Filter) (*Sweep, error) {
 	return s, nil
 }
 
-func (d *Driver) listing(c Claim) (resource.Lister, bool) {
+func (d *Driver) listingManager(c Claim) (resource.Lister, bool) {
 	r, ok := d.o.Resources(c.Kind, c.Provider)
 	if !ok {
 		return nil, false
@@ -70,8 +70,8 @@ func (d *Driver) listing(c Claim) (resource.Lister, bool) {
 	return l, l != nil
 }
 
-// Late are the claims whose resources arrived after they were released.
-func (s *Sweep) Late() []Claim {
+// LateArrivals are the claims whose resources arrived after they were released.
+func (s *Sweep) LateArrivals() []Claim {
 	out := make([]Claim, 0, len(s.late))
 	for _, one := range s.late {
 		out = append(out, one.Claim)
@@ -79,22 +79,22 @@ func (s *Sweep) Late() []Claim {
 	return out
 }
 
-// Gone says whether a claim, read after the look, was there before it with the same resource, which its endpoint does not list.
-func (s *Sweep) Gone(c Claim) bool {
+// IsAbsent says whether a claim, read after the look, was there before it with the same resource, which its endpoint does not list.
+func (s *Sweep) IsAbsent(c Claim) bool {
 	look, listed := s.seen[c.Intent.Endpoint]
-	_, can := s.d.listing(c)
+	_, can := s.d.listingManager(c)
 	return can && listed && look.err == nil && c.Intent.Resource != "" && s.had[c.ID].Intent.Resource == c.Intent.Resource &&
 		!slices.ContainsFunc(look.found, func(f resource.Summary) bool { return f.Resource == c.Intent.Resource })
 }
 
-// TakeUp takes the late ones among claims up again: they are deleting then. The caller holds the leases of their runs.
-func (s *Sweep) TakeUp(ctx context.Context, wanted func(Claim) bool) ([]Claim, error) {
+// ReadoptLate takes the late ones among claims up again: they are deleting then. The caller holds the leases of their runs.
+func (s *Sweep) ReadoptLate(ctx context.Context, wanted func(Claim) bool) ([]Claim, error) {
 	var out []Claim
 	for _, one := range s.late {
 		if !wanted(one.Claim) {
 			continue
 		}
-		c, err := s.d.Arrived(ctx, one.Claim.ID, one.Found.Resource)
+		c, err := s.d.Readopt(ctx, one.Claim.ID, one.Found.Resource)
 		if err != nil {
 			return out, err
 		}
@@ -123,14 +123,14 @@ func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell fu
 	}
 	together := map[group][]Claim{}
 	var order []group
-	for _, c := range s.current(ctx, list) {
+	for _, c := range s.reload(ctx, list) {
 		look, listed := s.seen[c.Intent.Endpoint]
-		_, can := s.d.listing(c)
+		_, can := s.d.listingManager(c)
 		switch {
 		case !c.Outstanding() || c.Keep != "" || !listed || !can:
 			single = append(single, c)
 		case failure.Is(look.err, failure.NotReady), failure.Is(look.err, failure.Unsupported): // asked once, and not once for every claim
-			told(s.d.unreached(ctx, c, look.err))
+			told(s.d.recordUnreachable(ctx, c, look.err))
 		case look.err == nil && c.Intent.Resource != "" && (c.State == Allocated || c.State == Deleting):
 			g := group{c.Kind, c.Provider, c.Intent.Endpoint}
 			if together[g] == nil {
@@ -144,7 +144,7 @@ func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell fu
 	for _, g := range order {
 		s.d.releaseAll(ctx, together[g], s.seen[g.endpoint].found, parallel, told)
 	}
-	some(len(single), parallel, func(i int) {
+	forEachParallel(len(single), parallel, func(i int) {
 		if ctx.Err() != nil { // while it waited for its turn
 			told(single[i], ErrInterrupted)
 			return
@@ -153,8 +153,8 @@ func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell fu
 	})
 }
 
-// some does things side by side, at most parallel at a time; one at a time in the caller's own goroutine.
-func some(n, parallel int, do func(i int)) {
+// forEachParallel does things side by side, at most parallel at a time; one at a time in the caller's own goroutine.
+func forEachParallel(n, parallel int, do func(i int)) {
 	var g errgroup.Group
 	g.SetLimit(parallel)
 	for i := range n {
@@ -167,13 +167,13 @@ func some(n, parallel int, do func(i int)) {
 	_ = g.Wait()
 }
 
-// current are the claims as they are stored now, those that cannot be read as they were.
-func (s *Sweep) current(ctx context.Context, list []Claim) []Claim {
+// reload are the claims as they are stored now, those that cannot be read as they were.
+func (s *Sweep) reload(ctx context.Context, list []Claim) []Claim {
 	out := slices.Clone(list)
 	_ = s.d.o.Store.View(ctx, func(tx store.Tx) error { // Release will fail the same way, and say so
 		for i := range out {
 			var c Claim
-			if load(tx, out[i].ID, &c) == nil {
+			if loadClaim(tx, out[i].ID, &c) == nil {
 				out[i] = c
 			}
 		}
@@ -182,23 +182,23 @@ func (s *Sweep) current(ctx context.Context, list []Claim) []Claim {
 	return out
 }
 
-// unreached records that nothing could be learned of a claim whose end is asked for.
-func (d *Driver) unreached(ctx context.Context, c Claim, why error) (Claim, error) {
+// recordUnreachable records that nothing could be learned of a claim whose end is asked for.
+func (d *Driver) recordUnreachable(ctx context.Context, c Claim, why error) (Claim, error) {
 	var err error
 	if c.State == Allocated {
-		if c, err = d.step(ctx, c, Ask, nil); err != nil {
+		if c, err = d.advance(ctx, c, DeleteIntended, nil); err != nil {
 			return c, err
 		}
 	}
-	if c, err = d.step(ctx, c, Unseen, d.found(says(resource.Unobserved, why), "")); err != nil {
+	if c, err = d.advance(ctx, c, Inconclusive, d.withEvidence(describeOutcome(resource.Unobserved, why), "")); err != nil {
 		return c, err
 	}
-	return d.verdict(c, why)
+	return d.releaseResult(c, why)
 }
 
 // releaseAll is Release for allocated and deleting claims of one endpoint.
 func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []resource.Summary, parallel int, tell func(Claim, error)) {
-	r, _ := d.listing(list[0])
+	r, _ := d.listingManager(list[0])
 	var asked []Claim
 	var intents []resource.Intent
 	for _, c := range list {
@@ -208,7 +208,7 @@ func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []resource.
 		}
 		if c.State == Allocated {
 			var err error
-			if c, err = d.step(ctx, c, Ask, nil); err != nil || c.State != Deleting {
+			if c, err = d.advance(ctx, c, DeleteIntended, nil); err != nil || c.State != Deleting {
 				tell(c, err)
 				continue
 			}
@@ -226,9 +226,9 @@ func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []resource.
 			ended = append(ended, resource.Deletion{Observation: resource.Observation{Err: fmt.Errorf("the provider %s says nothing of it", c.Provider)}})
 		}
 		o := ended[i].Observation
-		c, err := d.step(ctx, c, eventOf(o), d.found(says(o.Presence, o.Err), o.Resource, append(ended[i].Result.Evidence, o.Evidence...)...))
+		c, err := d.advance(ctx, c, eventOf(o), d.withEvidence(describeOutcome(o.Presence, o.Err), o.Resource, append(ended[i].Result.Evidence, o.Evidence...)...))
 		if err == nil {
-			c, err = d.verdict(c, firstError(o.Err, ended[i].Result.Err))
+			c, err = d.releaseResult(c, firstError(o.Err, ended[i].Result.Err))
 		}
 		tell(c, err)
 	}

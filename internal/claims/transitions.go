@@ -5,16 +5,16 @@ type Event string
 
 // The events.
 const (
-	Exists   Event = "exists"   // it was created, or seen, and its id is known
-	Rejected Event = "rejected" // it certainly was not created, and will not be
-	Lost     Event = "lost"     // creating ended without an answer
-	Retry    Event = "retry"    // an earlier attempt certainly came to nothing, another is about to be made
-	Ask      Event = "ask"      // its end is about to be asked for
-	Absent   Event = "absent"   // its absence was observed
-	Listed   Event = "listed"   // nothing of it can run, but the other side still lists it
-	Unseen   Event = "unseen"   // a look or an attempt that proved nothing
-	Abandon  Event = "abandon"  // a person gives it up
-	Anew     Event = "anew"     // its operation, of which nothing ever came, is made again
+	Created        Event = "exists"   // it was created, or seen, and its id is known
+	Rejected       Event = "rejected" // it certainly was not created, and will not be
+	OutcomeLost    Event = "lost"     // creating ended without an answer
+	Retried        Event = "retry"    // an earlier attempt certainly came to nothing, another is about to be made
+	DeleteIntended Event = "ask"      // its end is about to be asked for
+	Absent         Event = "absent"   // its absence was observed
+	ListedOnly     Event = "listed"   // nothing of it can run, but the other side still lists it
+	Inconclusive   Event = "unseen"   // a look or an attempt that proved nothing
+	Abandon        Event = "abandon"  // a person gives it up
+	Reissued       Event = "anew"     // its operation, of which nothing ever came, is made again
 )
 
 // table holds every legal transition. What it does not hold is illegal; the reasons that are not obvious:
@@ -26,12 +26,12 @@ const (
 //   - abandoned × anything: a person has taken it over.
 func table() map[State]map[Event]State {
 	return map[State]map[Event]State{
-		Intent:    {Exists: Allocated, Rejected: Released, Lost: Unknown, Retry: Intent, Unseen: Intent, Abandon: Abandoned},
-		Unknown:   {Exists: Allocated, Rejected: Released, Lost: Unknown, Retry: Intent, Unseen: Unknown, Abandon: Abandoned},
-		Allocated: {Exists: Allocated, Ask: Deleting, Absent: Released, Listed: Residue, Unseen: Allocated},
-		Deleting:  {Exists: Deleting, Ask: Deleting, Absent: Released, Listed: Residue, Unseen: Deleting, Abandon: Abandoned},
-		Residue:   {Exists: Deleting, Ask: Deleting, Absent: Released, Listed: Residue, Unseen: Residue, Abandon: Abandoned},
-		Released:  {Exists: Deleting, Absent: Released, Anew: Intent},
+		Intent:    {Created: Allocated, Rejected: Released, OutcomeLost: Unknown, Retried: Intent, Inconclusive: Intent, Abandon: Abandoned},
+		Unknown:   {Created: Allocated, Rejected: Released, OutcomeLost: Unknown, Retried: Intent, Inconclusive: Unknown, Abandon: Abandoned},
+		Allocated: {Created: Allocated, DeleteIntended: Deleting, Absent: Released, ListedOnly: Residue, Inconclusive: Allocated},
+		Deleting:  {Created: Deleting, DeleteIntended: Deleting, Absent: Released, ListedOnly: Residue, Inconclusive: Deleting, Abandon: Abandoned},
+		Residue:   {Created: Deleting, DeleteIntended: Deleting, Absent: Released, ListedOnly: Residue, Inconclusive: Residue, Abandon: Abandoned},
+		Released:  {Created: Deleting, Absent: Released, Reissued: Intent},
 		Abandoned: {},
 	}
 }

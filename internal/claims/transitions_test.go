@@ -16,7 +16,7 @@ func states() []claims.State {
 
 func events() []claims.Event {
 	return []claims.Event{
-		claims.Exists, claims.Rejected, claims.Lost, claims.Retry, claims.Ask, claims.Absent, claims.Listed, claims.Unseen, claims.Abandon, claims.Anew,
+		claims.Created, claims.Rejected, claims.OutcomeLost, claims.Retried, claims.DeleteIntended, claims.Absent, claims.ListedOnly, claims.Inconclusive, claims.Abandon, claims.Reissued,
 	}
 }
 

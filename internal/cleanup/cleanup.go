@@ -21,11 +21,11 @@ type Request struct {
 	DryRun  bool
 	Discard bool   // also workspaces with changes that were never written back
 	Accept  string // "OLD=NEW": the identity that claims record of an engine, and the one that it has now
-	Who     journal.Who
+	Who     journal.Sender
 }
 
-// Row is what became of one claim.
-type Row struct {
+// ClaimResult is what became of one claim.
+type ClaimResult struct {
 	Claim   string       `json:"claim"`
 	Run     string       `json:"run,omitempty"`
 	Kind    claims.Kind  `json:"kind"`
@@ -38,8 +38,8 @@ type Row struct {
 	DeprecatedNext string `json:"next,omitempty"` // Hint, for one release
 }
 
-// Skipped is a run that was left alone, and why.
-type Skipped struct {
+// SkippedRun is a run that was left alone, and why.
+type SkippedRun struct {
 	Run    string `json:"run"`
 	State  string `json:"state"`
 	Reason string `json:"reason"`
@@ -50,20 +50,20 @@ type Skipped struct {
 
 // Report is what was done.
 type Report struct {
-	Released []Row     `json:"released"`
-	Kept     []Row     `json:"kept"`
-	Retained []Row     `json:"retained"`
-	Skipped  []Skipped `json:"skipped"`
-	Folders  []string  `json:"folders"`            // of runs that never came to be
-	Accepted int       `json:"accepted,omitempty"` // claims whose endpoint has another identity now
+	Released []ClaimResult `json:"released"`
+	Kept     []ClaimResult `json:"kept"`
+	Retained []ClaimResult `json:"retained"`
+	Skipped  []SkippedRun  `json:"skipped"`
+	Folders  []string      `json:"folders"`            // of runs that never came to be
+	Accepted int           `json:"accepted,omitempty"` // claims whose endpoint has another identity now
 }
 
 // parallel deletions.
 const parallel = 4
 
-// Clean does it. The report is complete also where it fails; the failure is Retained if anything could not be confirmed.
-func Clean(ctx context.Context, s *runs.Service, q Request) (Report, error) {
-	c := cleaner{s: s, q: q, rep: Report{Released: []Row{}, Kept: []Row{}, Retained: []Row{}, Skipped: []Skipped{}, Folders: []string{}}}
+// Run does it. The report is complete also where it fails; the failure is Retained if anything could not be confirmed.
+func Run(ctx context.Context, s *runs.Service, q Request) (Report, error) {
+	c := cleaner{s: s, q: q, rep: Report{Released: []ClaimResult{}, Kept: []ClaimResult{}, Retained: []ClaimResult{}, Skipped: []SkippedRun{}, Folders: []string{}}}
 	err := c.clean(ctx)
 	return c.rep, err
 }
@@ -82,50 +82,50 @@ func (c *cleaner) clean(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := c.over(r); err != nil {
+		if err := c.requireOver(r); err != nil {
 			return err
 		}
-		if err := c.accept(ctx, claims.Filter{Run: r.ID}, []runs.Run{r}); err != nil {
+		if err := c.acceptIdentity(ctx, claims.Filter{Run: r.ID}, []runs.Run{r}); err != nil {
 			return err
 		}
 		if c.sweep, err = c.s.Driver.Sweep(ctx, claims.Filter{Run: r.ID}); err != nil {
 			return err
 		}
-		w, err := c.begin(ctx, r)
+		w, err := c.leaseRun(ctx, r)
 		if err != nil {
 			return err
 		}
-		if err := c.work(ctx, []*work{w}, nil); err != nil {
+		if err := c.cleanLeased(ctx, []*leasedRun{w}, nil); err != nil {
 			return err
 		}
-		return verdict(c.rep)
+		return retainedError(c.rep)
 	}
 	list, err := c.s.List(ctx, "")
 	if err != nil {
 		return err
 	}
-	if err := c.accept(ctx, claims.Filter{}, list); err != nil {
+	if err := c.acceptIdentity(ctx, claims.Filter{}, list); err != nil {
 		return err
 	}
 	if c.sweep, err = c.s.Driver.Sweep(ctx, claims.Filter{}); err != nil {
 		return err
 	}
-	first, err := c.runs(ctx, list)
+	first, err := c.cleanRuns(ctx, list)
 	if err != nil {
 		return err
 	}
 	if c.rep.Folders, err = c.s.SweepFolders(ctx, c.q.DryRun); err != nil {
 		return err
 	}
-	if err := verdict(c.rep); err != nil {
+	if err := retainedError(c.rep); err != nil {
 		return err
 	}
 	return first
 }
 
-// accept records the new identity of an engine where a person says that it is the same. Runs with a live worker keep what they
+// acceptIdentity records the new identity of an engine where a person says that it is the same. Runs with a live worker keep what they
 // record.
-func (c *cleaner) accept(ctx context.Context, f claims.Filter, list []runs.Run) error {
+func (c *cleaner) acceptIdentity(ctx context.Context, f claims.Filter, list []runs.Run) error {
 	if c.q.Accept == "" {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (c *cleaner) accept(ctx context.Context, f claims.Filter, list []runs.Run) 
 	}
 	for _, r := range list {
 		l, err := c.s.Lease(ctx, r.ID)
-		if failure.Is(err, failure.LeaseHeld) && c.q.All {
+		if failure.Is(err, failure.LeaseBusy) && c.q.All {
 			continue
 		}
 		if err != nil {
@@ -158,14 +158,14 @@ func (c *cleaner) accept(ctx context.Context, f claims.Filter, list []runs.Run) 
 	return nil
 }
 
-// together is how many runs with claims are cleaned up at a time: their leases are held meanwhile.
-const together = 256
+// batchSize is how many runs with claims are cleaned up at a time: their leases are held meanwhile.
+const batchSize = 256
 
-// runs cleans up those that are over, and what belongs to no run. first is a failure that is no reason to leave the other runs
+// cleanRuns cleans up those that are over, and what belongs to no run. first is a failure that is no reason to leave the other runs
 // alone.
-func (c *cleaner) runs(ctx context.Context, list []runs.Run) (first, err error) {
+func (c *cleaner) cleanRuns(ctx context.Context, list []runs.Run) (first, err error) {
 	known := map[string]bool{}
-	var begun []*work
+	var begun []*leasedRun
 	defer func() {
 		for _, w := range begun {
 			w.lease.Release()
@@ -173,10 +173,10 @@ func (c *cleaner) runs(ctx context.Context, list []runs.Run) (first, err error) 
 	}()
 	for _, r := range list {
 		known[r.ID] = true
-		w, err := c.begin(ctx, r)
+		w, err := c.leaseRun(ctx, r)
 		if err == nil {
-			if begun = append(begun, w); len(begun) == together {
-				err = c.work(ctx, begun, nil)
+			if begun = append(begun, w); len(begun) == batchSize {
+				err = c.cleanLeased(ctx, begun, nil)
 				begun = nil
 			}
 			if err != nil {
@@ -191,33 +191,33 @@ func (c *cleaner) runs(ctx context.Context, list []runs.Run) (first, err error) 
 		if ctx.Err() != nil || f == nil {
 			return nil, err
 		}
-		if first == nil && f.Kind != failure.RunState && f.Kind != failure.LeaseHeld && f.Kind != failure.HalfApplied {
+		if first == nil && f.Kind != failure.RunState && f.Kind != failure.LeaseBusy && f.Kind != failure.HalfApplied {
 			first = err
 		}
-		c.rep.Skipped = append(c.rep.Skipped, Skipped{Run: r.ID, State: r.State, Reason: err.Error(), Hint: f.Hint, DeprecatedNext: f.Hint})
+		c.rep.Skipped = append(c.rep.Skipped, SkippedRun{Run: r.ID, State: r.State, Reason: err.Error(), Hint: f.Hint, DeprecatedNext: f.Hint})
 	}
 	loose, err := c.s.Driver.List(ctx, claims.Filter{NoRun: true, Outstanding: true})
 	if err != nil {
 		return nil, err
 	}
-	late, err := c.late(ctx, func(one claims.Claim) bool { return !known[one.Run] }) // also of runs that were pruned
+	late, err := c.lateClaims(ctx, func(one claims.Claim) bool { return !known[one.Run] }) // also of runs that were pruned
 	if err != nil {
 		return nil, err
 	}
 	last := begun
 	begun = nil
-	return first, c.work(ctx, last, append(c.unused(loose), late...))
+	return first, c.cleanLeased(ctx, last, append(c.unusedClaims(loose), late...))
 }
 
-// unused are the claims of no run that nobody is using: a preparation at work holds the lock that its claim names.
-func (c *cleaner) unused(list []claims.Claim) (out []claims.Claim) {
+// unusedClaims are the claims of no run that nobody is using: a preparation at work holds the lock that its claim names.
+func (c *cleaner) unusedClaims(list []claims.Claim) (out []claims.Claim) {
 	for _, one := range list {
 		var named struct {
 			Lock string `json:"lock"`
 		}
 		if json.Unmarshal(one.Extra, &named) == nil && named.Lock != "" {
 			if h, held, err := lock.Query(named.Lock); held && err == nil {
-				k := row(one, one.Last, one.CleanupHint())
+				k := claimResult(one, one.Last, one.CleanupHint())
 				k.Kept = "in use by " + h.String()
 				c.rep.Kept = append(c.rep.Kept, k)
 				continue
@@ -228,13 +228,13 @@ func (c *cleaner) unused(list []claims.Claim) (out []claims.Claim) {
 	return out
 }
 
-// late takes up claims whose resources arrived after they were released. With DryRun it only names them.
-func (c *cleaner) late(ctx context.Context, wanted func(claims.Claim) bool) ([]claims.Claim, error) {
+// lateClaims takes up claims whose resources arrived after they were released. With DryRun it only names them.
+func (c *cleaner) lateClaims(ctx context.Context, wanted func(claims.Claim) bool) ([]claims.Claim, error) {
 	if !c.q.DryRun {
-		return c.sweep.TakeUp(ctx, wanted)
+		return c.sweep.ReadoptLate(ctx, wanted)
 	}
 	var out []claims.Claim
-	for _, one := range c.sweep.Late() {
+	for _, one := range c.sweep.LateArrivals() {
 		if wanted(one) {
 			one.Last = "arrived late"
 			out = append(out, one)
@@ -243,7 +243,7 @@ func (c *cleaner) late(ctx context.Context, wanted func(claims.Claim) bool) ([]c
 	return out, nil
 }
 
-func verdict(rep Report) error {
+func retainedError(rep Report) error {
 	if len(rep.Retained) == 0 {
 		return nil
 	}
@@ -252,16 +252,16 @@ func verdict(rep Report) error {
 	return e.WithHint("%s", first.Hint)
 }
 
-// work is one run under its lease.
-type work struct {
+// leasedRun is one run under its lease.
+type leasedRun struct {
 	run                  runs.Run
 	lease                *lock.Lock
 	sessions, workspaces []claims.Claim
 }
 
-// begin takes a run's lease and finds what it holds.
-func (c *cleaner) begin(ctx context.Context, r runs.Run) (w *work, err error) {
-	if err := c.over(r); err != nil {
+// leaseRun takes a run's lease and finds what it holds.
+func (c *cleaner) leaseRun(ctx context.Context, r runs.Run) (w *leasedRun, err error) {
+	if err := c.requireOver(r); err != nil {
 		return nil, err
 	}
 	if !r.Terminal() && !c.q.DryRun {
@@ -269,7 +269,7 @@ func (c *cleaner) begin(ctx context.Context, r runs.Run) (w *work, err error) {
 			return nil, err // a doubt keeps no run from its end, and is told of the claim below
 		}
 	}
-	w = &work{run: r}
+	w = &leasedRun{run: r}
 	if w.lease, err = c.s.Lease(ctx, r.ID); err != nil {
 		return nil, err
 	}
@@ -280,22 +280,22 @@ func (c *cleaner) begin(ctx context.Context, r runs.Run) (w *work, err error) {
 	return w, nil
 }
 
-// over fails for a run that is not over, and is not to be cancelled.
-func (c *cleaner) over(r runs.Run) error {
+// requireOver fails for a run that is not over, and is not to be cancelled.
+func (c *cleaner) requireOver(r runs.Run) error {
 	if r.Terminal() {
 		return nil
 	}
 	if _, live := c.s.Worker(r.ID); live || !c.q.Cancel {
-		return unfinished(c.s, r)
+		return requireFinished(c.s, r)
 	}
 	return nil
 }
 
-func (c *cleaner) find(ctx context.Context, w *work) error {
-	if err := c.s.NotHalfApplied(w.run.ID); err != nil {
+func (c *cleaner) find(ctx context.Context, w *leasedRun) error {
+	if err := c.s.RequireNotHalfApplied(w.run.ID); err != nil {
 		return err
 	}
-	late, err := c.late(ctx, func(one claims.Claim) bool { return one.Run == w.run.ID })
+	late, err := c.lateClaims(ctx, func(one claims.Claim) bool { return one.Run == w.run.ID })
 	if err != nil {
 		return err
 	}
@@ -317,8 +317,8 @@ func (c *cleaner) find(ctx context.Context, w *work) error {
 	return nil
 }
 
-// work cleans up runs, and claims of none, and gives the leases back.
-func (c *cleaner) work(ctx context.Context, list []*work, loose []claims.Claim) error {
+// cleanLeased cleans up runs, and claims of none, and gives the leases back.
+func (c *cleaner) cleanLeased(ctx context.Context, list []*leasedRun, loose []claims.Claim) error {
 	defer func() {
 		for _, w := range list {
 			w.lease.Release()
@@ -338,11 +338,11 @@ func (c *cleaner) work(ctx context.Context, list []*work, loose []claims.Claim) 
 	for _, w := range list {
 		if living[w.run.ID] {
 			for _, one := range w.workspaces {
-				c.rep.Retained = append(c.rep.Retained, row(one, "a session over it may still write", one.CleanupHint()))
+				c.rep.Retained = append(c.rep.Retained, claimResult(one, "a session over it may still write", one.CleanupHint()))
 			}
 			continue
 		}
-		some, err := c.unneeded(ctx, w)
+		some, err := c.releasableWorkspaces(ctx, w)
 		if err != nil {
 			return err
 		}
@@ -360,25 +360,25 @@ func (c *cleaner) work(ctx context.Context, list []*work, loose []claims.Claim) 
 	return nil
 }
 
-// unneeded are the workspaces of a run that need not be kept. Of the others it is noted why they are.
-func (c *cleaner) unneeded(ctx context.Context, w *work) (free []claims.Claim, err error) {
+// releasableWorkspaces are the workspaces of a run that need not be kept. Of the others it is noted why they are.
+func (c *cleaner) releasableWorkspaces(ctx context.Context, w *leasedRun) (free []claims.Claim, err error) {
 	for _, one := range w.workspaces {
-		why, err := c.s.Unwritten(ctx, one)
+		why, err := c.s.UnwrittenChanges(ctx, one)
 		if err != nil && !c.q.Discard {
-			c.rep.Retained = append(c.rep.Retained, row(one, err.Error(), one.CleanupHint()+" --discard-changes"))
+			c.rep.Retained = append(c.rep.Retained, claimResult(one, err.Error(), one.CleanupHint()+" --discard-changes"))
 			continue
 		}
 		if why != "" && !c.q.Discard {
-			if one, err = keep(ctx, c.s, one, why, c.q.DryRun); err != nil {
+			if one, err = keepWorkspace(ctx, c.s, one, why, c.q.DryRun); err != nil {
 				return nil, err
 			}
-			k := row(one, one.Last, "laufwerk diff "+one.Run+"\n"+one.CleanupHint()+" --discard-changes")
+			k := claimResult(one, one.Last, "laufwerk diff "+one.Run+"\n"+one.CleanupHint()+" --discard-changes")
 			k.Kept = why
 			c.rep.Kept = append(c.rep.Kept, k)
 			continue
 		}
 		if one.Keep != "" {
-			if one, err = keep(ctx, c.s, one, "", c.q.DryRun); err != nil {
+			if one, err = keepWorkspace(ctx, c.s, one, "", c.q.DryRun); err != nil {
 				return nil, err
 			}
 		}
@@ -387,7 +387,7 @@ func (c *cleaner) unneeded(ctx context.Context, w *work) (free []claims.Claim, e
 	return free, nil
 }
 
-func keep(ctx context.Context, s *runs.Service, c claims.Claim, why string, dry bool) (claims.Claim, error) {
+func keepWorkspace(ctx context.Context, s *runs.Service, c claims.Claim, why string, dry bool) (claims.Claim, error) {
 	if dry || c.Keep == why {
 		c.Keep = why
 		return c, nil
@@ -395,7 +395,7 @@ func keep(ctx context.Context, s *runs.Service, c claims.Claim, why string, dry 
 	return s.Driver.SetKeep(ctx, c.ID, why)
 }
 
-func unfinished(s *runs.Service, r runs.Run) error {
+func requireFinished(s *runs.Service, r runs.Run) error {
 	e := failure.New(failure.RunState, "run %s is %s and not over", r.ID, r.State)
 	if w, live := s.Worker(r.ID); live {
 		e.Message += "; its worker is " + w.String()
@@ -404,8 +404,8 @@ func unfinished(s *runs.Service, r runs.Run) error {
 	return e.WithHint("laufwerk resume %s\nlaufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID, r.ID)
 }
 
-func row(c claims.Claim, last, next string) Row {
-	return Row{Claim: c.ID, Run: c.Run, Kind: c.Kind, State: c.State, Last: last, Hint: next, DeprecatedNext: next}
+func claimResult(c claims.Claim, last, next string) ClaimResult {
+	return ClaimResult{Claim: c.ID, Run: c.Run, Kind: c.Kind, State: c.State, Last: last, Hint: next, DeprecatedNext: next}
 }
 
 // release ends claims, a few at a time. It works on its own context: an interruption of the command leaves what is under way
@@ -413,7 +413,7 @@ func row(c claims.Claim, last, next string) Row {
 func (c *cleaner) release(ctx context.Context, list []claims.Claim) {
 	if c.q.DryRun {
 		for _, one := range list {
-			r := row(one, one.Last, "")
+			r := claimResult(one, one.Last, "")
 			r.Planned = true
 			c.rep.Released = append(c.rep.Released, r)
 		}
@@ -421,13 +421,13 @@ func (c *cleaner) release(ctx context.Context, list []claims.Claim) {
 	}
 	c.sweep.Release(ctx, list, parallel, func(after claims.Claim, err error) {
 		if err == nil {
-			c.rep.Released = append(c.rep.Released, row(after, after.Last, ""))
+			c.rep.Released = append(c.rep.Released, claimResult(after, after.Last, ""))
 			return
 		}
 		next := after.CleanupHint()
 		if f := failure.As(err); f != nil && f.Hint != "" {
 			next = f.Hint
 		}
-		c.rep.Retained = append(c.rep.Retained, row(after, err.Error(), next))
+		c.rep.Retained = append(c.rep.Retained, claimResult(after, err.Error(), next))
 	})
 }

@@ -161,7 +161,7 @@ func (w *world) change(c claims.Claim) {
 }
 
 func (w *world) clean(q cleanup.Request) (cleanup.Report, error) {
-	return cleanup.Clean(w.t.Context(), w.s, q)
+	return cleanup.Run(w.t.Context(), w.s, q)
 }
 
 func (w *world) state(c claims.Claim) claims.State {
@@ -178,10 +178,10 @@ func (w *world) there(c claims.Claim) bool {
 	return err == nil
 }
 
-// told is what a report says of its claims: "released A, kept B, retained C".
-func told(rep cleanup.Report) string {
+// reportedLines is what a report says of its claims: "released A, kept B, retained C".
+func reportedLines(rep cleanup.Report) string {
 	var out []string
-	for what, rows := range map[string][]cleanup.Row{"released": rep.Released, "kept": rep.Kept, "retained": rep.Retained} {
+	for what, rows := range map[string][]cleanup.ClaimResult{"released": rep.Released, "kept": rep.Kept, "retained": rep.Retained} {
 		for _, r := range rows {
 			out = append(out, what+" "+string(r.Kind))
 		}
@@ -197,14 +197,14 @@ func TestARunThatIsOver(t *testing.T) {
 	w.run("r1", runs.Failed)
 	ws, se := w.workspace("r1"), w.session("r1", "s")
 	rep, err := w.clean(cleanup.Request{Run: "r1"})
-	if err != nil || told(rep) != "released session, released workspace" {
-		t.Fatalf("%s, %v", told(rep), err)
+	if err != nil || reportedLines(rep) != "released session, released workspace" {
+		t.Fatalf("%s, %v", reportedLines(rep), err)
 	}
 	if w.state(ws) != claims.Released || w.state(se) != claims.Released || w.there(ws) {
 		t.Errorf("%s %s %v", w.state(ws), w.state(se), w.there(ws))
 	}
-	if rep, err = w.clean(cleanup.Request{Run: "r1"}); err != nil || told(rep) != "" {
-		t.Errorf("again: %s, %v", told(rep), err)
+	if rep, err = w.clean(cleanup.Request{Run: "r1"}); err != nil || reportedLines(rep) != "" {
+		t.Errorf("again: %s, %v", reportedLines(rep), err)
 	}
 }
 
@@ -256,18 +256,18 @@ func TestUnwrittenChangesAreKept(t *testing.T) {
 	w.change(ws)
 	for range 2 {
 		rep, err := w.clean(cleanup.Request{Run: "r1"})
-		if err != nil || told(rep) != "kept workspace" || !strings.Contains(rep.Kept[0].Hint, "--discard-changes") || rep.Kept[0].Kept == "" {
+		if err != nil || reportedLines(rep) != "kept workspace" || !strings.Contains(rep.Kept[0].Hint, "--discard-changes") || rep.Kept[0].Kept == "" {
 			t.Fatalf("%+v, %v", rep, err)
 		}
 	}
 	if c, _ := w.s.Driver.Get(t.Context(), ws.ID); c.Keep == "" || c.State != claims.Allocated || !w.there(ws) {
 		t.Errorf("%+v", c)
 	}
-	if rep, err := w.clean(cleanup.Request{Run: "r1", Discard: true, DryRun: true}); err != nil || told(rep) != "released workspace" || !w.there(ws) {
-		t.Errorf("dry: %s, %v", told(rep), err)
+	if rep, err := w.clean(cleanup.Request{Run: "r1", Discard: true, DryRun: true}); err != nil || reportedLines(rep) != "released workspace" || !w.there(ws) {
+		t.Errorf("dry: %s, %v", reportedLines(rep), err)
 	}
-	if rep, err := w.clean(cleanup.Request{Run: "r1", Discard: true}); err != nil || told(rep) != "released workspace" || w.there(ws) {
-		t.Errorf("%s, %v", told(rep), err)
+	if rep, err := w.clean(cleanup.Request{Run: "r1", Discard: true}); err != nil || reportedLines(rep) != "released workspace" || w.there(ws) {
+		t.Errorf("%s, %v", reportedLines(rep), err)
 	}
 }
 
@@ -280,8 +280,8 @@ func TestASessionThatMayStillLive(t *testing.T) {
 	w.session("r1", "lives")
 	w.far.comes["lives"] = resource.Observation{Presence: resource.Present, Resource: "there"}
 	rep, err := w.clean(cleanup.Request{Run: "r1", Discard: true})
-	if !failure.Is(err, failure.Retained) || told(rep) != "released session, retained session, retained workspace" || !w.there(ws) {
-		t.Fatalf("%s, %v", told(rep), err)
+	if !failure.Is(err, failure.Retained) || reportedLines(rep) != "released session, retained session, retained workspace" || !w.there(ws) {
+		t.Fatalf("%s, %v", reportedLines(rep), err)
 	}
 	if !strings.Contains(failure.As(err).Hint, "laufwerk cleanup r1") {
 		t.Errorf("hint %q", failure.As(err).Hint)
@@ -292,8 +292,8 @@ func TestASessionThatMayStillLive(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	delete(w.far.comes, "lives")
-	if rep, err := w.clean(cleanup.Request{Run: "r1", Discard: true}); err != nil || told(rep) != "released session, released workspace" {
-		t.Errorf("%s, %v", told(rep), err)
+	if rep, err := w.clean(cleanup.Request{Run: "r1", Discard: true}); err != nil || reportedLines(rep) != "released session, released workspace" {
+		t.Errorf("%s, %v", reportedLines(rep), err)
 	}
 }
 
@@ -304,8 +304,8 @@ func TestResidueFreesTheWorkspace(t *testing.T) {
 	ws, se := w.workspace("r1"), w.session("r1", "residue")
 	w.far.comes["residue"] = resource.Observation{Presence: resource.Residue}
 	rep, err := w.clean(cleanup.Request{Run: "r1"})
-	if !failure.Is(err, failure.Retained) || told(rep) != "released workspace, retained session" || w.there(ws) || w.state(se) != claims.Residue {
-		t.Errorf("%s, %v, %s", told(rep), err, w.state(se))
+	if !failure.Is(err, failure.Retained) || reportedLines(rep) != "released workspace, retained session" || w.there(ws) || w.state(se) != claims.Residue {
+		t.Errorf("%s, %v, %s", reportedLines(rep), err, w.state(se))
 	}
 }
 
@@ -337,7 +337,7 @@ func TestAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := told(rep), "released session, released session, released workspace, skipped r2-waits, skipped r3-half, skipped r4-strange"; got != want {
+	if got, want := reportedLines(rep), "released session, released session, released workspace, skipped r2-waits, skipped r3-half, skipped r4-strange"; got != want {
 		t.Errorf("%s", got)
 	}
 	if !w.there(waiting) || !w.there(half) || w.there(last) || strings.Join(rep.Folders, " ") != "lost" {
@@ -359,9 +359,9 @@ func TestAll(t *testing.T) {
 	}
 	rep, err = w.clean(cleanup.Request{All: true, Cancel: true})
 	if !failure.Is(err, failure.StoreInvalid) || w.there(waiting) || w.state(strange) != claims.Allocated {
-		t.Errorf("%v, %s", err, told(rep))
+		t.Errorf("%v, %s", err, reportedLines(rep))
 	}
-	if got, want := told(rep), "released workspace, skipped r3-half, skipped r4-strange"; got != want {
+	if got, want := reportedLines(rep), "released workspace, skipped r3-half, skipped r4-strange"; got != want {
 		t.Errorf("%s", got)
 	}
 }
@@ -375,7 +375,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	w.far.ask = func(string) { stop() }
-	rep, err := cleanup.Clean(ctx, w.s, cleanup.Request{Run: "r1"})
+	rep, err := cleanup.Run(ctx, w.s, cleanup.Request{Run: "r1"})
 	if !failure.Is(err, failure.Retained) {
 		t.Fatalf("%v", err)
 	}
@@ -403,8 +403,8 @@ func TestADryRunChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	rep, err := w.clean(cleanup.Request{All: true, Cancel: true, DryRun: true})
-	if err != nil || told(rep) != "kept workspace, released session, released workspace" {
-		t.Errorf("%s, %v", told(rep), err)
+	if err != nil || reportedLines(rep) != "kept workspace, released session, released workspace" {
+		t.Errorf("%s, %v", reportedLines(rep), err)
 	}
 	after, err := os.ReadFile(w.s.Home.StateFile())
 	if err != nil || string(before) != string(after) {
@@ -442,11 +442,11 @@ func TestAClaimThatIsInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	rep, err := w.clean(cleanup.Request{All: true})
-	if err != nil || told(rep) != "kept preparation" || !strings.Contains(rep.Kept[0].Kept, "laufwerk prepare docker") || w.state(c) != claims.Allocated {
+	if err != nil || reportedLines(rep) != "kept preparation" || !strings.Contains(rep.Kept[0].Kept, "laufwerk prepare docker") || w.state(c) != claims.Allocated {
 		t.Errorf("%+v, %v", rep, err)
 	}
 	l.Release()
-	if rep, err = w.clean(cleanup.Request{All: true}); err != nil || told(rep) != "released preparation" {
+	if rep, err = w.clean(cleanup.Request{All: true}); err != nil || reportedLines(rep) != "released preparation" {
 		t.Errorf("%+v, %v", rep, err)
 	}
 }

@@ -93,7 +93,7 @@ func runAnswer(ctx context.Context, o *answerOptions) error {
 	}
 	var ours bool
 	st, caught, err := acquireRun(ctx, s, r.ID, func(ctx context.Context) (st runs.Started, err error) {
-		st, ours, err = s.TakeUp(ctx, r.ID, o.Key)
+		st, ours, err = s.DeliverAnswer(ctx, r.ID, o.Key)
 		return st, err
 	})
 	if err == nil && !ours {

@@ -66,7 +66,7 @@ func runCleanup(ctx context.Context, o *cleanupOptions) error {
 		return err
 	}
 	o.Request.Who = currentPerson()
-	rep, err := cleanup.Clean(ctx, s, o.Request)
+	rep, err := cleanup.Run(ctx, s, o.Request)
 	if rep.Accepted > 0 {
 		o.UI.Talkf("the new identity is recorded with %d claims\n", rep.Accepted)
 	}

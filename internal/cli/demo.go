@@ -150,12 +150,12 @@ func (sc *demoScene) runWhole(ctx context.Context) error {
 }
 
 // approve is a workflow.Asker that shows what a person would be shown, and answers yes.
-func (sc *demoScene) approve(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Who, error) {
+func (sc *demoScene) approve(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Sender, error) {
 	ui := sc.UI
 	if q.Workspace != "" {
 		text, err := sc.s.Difference(ctx, sc.started, q.Digest)
 		if err != nil {
-			return nil, journal.Who{}, err
+			return nil, journal.Sender{}, err
 		}
 		ui.Talkf("\n%s\n", text)
 	}

@@ -97,7 +97,7 @@ func (sc *demoScene) findRun(ctx context.Context) (string, error) {
 
 // countLeaks counts claims that are outstanding after clean-up, processes of the run, and directories that nothing claims.
 func (sc *demoScene) countLeaks(ctx context.Context) (int, error) {
-	rep, err := cleanup.Clean(ctx, sc.s, cleanup.Request{Run: sc.started, Discard: true, Who: currentPerson()})
+	rep, err := cleanup.Run(ctx, sc.s, cleanup.Request{Run: sc.started, Discard: true, Who: currentPerson()})
 	if err != nil && !failure.Is(err, failure.Retained) {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func (sc *demoScene) countLeaks(ctx context.Context) (int, error) {
 		if files.Exists(sc.s.Home.WorkspaceDir(c.ID)) || files.Exists(filepath.Join(sc.s.Dir(sc.started), "sessions", c.ID)) {
 			n++
 		}
-		alive, err := process.Marked(supervise.MarkVariable, func(mark string) bool { return strings.HasPrefix(mark, c.ID+"/") })
+		alive, err := process.FindMarked(supervise.MarkVariable, func(mark string) bool { return strings.HasPrefix(mark, c.ID+"/") })
 		if err != nil {
 			return n, err
 		}

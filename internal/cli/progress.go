@@ -107,7 +107,7 @@ func (f *progressDisplay) show(ev journal.Event) {
 	fl := f.operation(ev)
 	switch ev.Kind {
 	case "operation":
-		if ev.Text == workflow.Begins {
+		if ev.Text == workflow.OperationBegan {
 			f.begin(fl)
 		} else {
 			f.end(fl, ev)
@@ -158,7 +158,7 @@ func (f *progressDisplay) begin(fl *activeOperation) {
 func (f *progressDisplay) end(fl *activeOperation, ev journal.Event) {
 	f.active = slices.DeleteFunc(f.active, func(o *activeOperation) bool { return o == fl })
 	f.draw()
-	var m workflow.Measured
+	var m workflow.Measurements
 	_ = json.Unmarshal(ev.Data, &m)
 	if len(fl.line) > 0 {
 		f.endLine(fl)

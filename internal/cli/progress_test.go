@@ -214,7 +214,7 @@ func TestLinesWaitForAnAnswer(t *testing.T) {
 	}
 }
 
-func TestNothingIsToldWithJSON(t *testing.T) {
+func TestNothingIsWrittenWithJSON(t *testing.T) {
 	f, out := newTestDisplay(nil, false)
 	f.d.UI.JSON = true
 	f.feedOperations()

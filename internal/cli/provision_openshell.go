@@ -97,12 +97,12 @@ type wantedLogin struct {
 	provision.Wants
 	target  string
 	program agent.Program
-	login   agent.Held
+	login   agent.GatewayLogin
 }
 
 // readLogins reads the logins that targets need. Targets with the same needs are one.
 func (o *provisionOpenShellOptions) readLogins(list []targets.Definition) (out []wantedLogin, err error) {
-	logins := map[string]agent.Held{}
+	logins := map[string]agent.GatewayLogin{}
 	for _, t := range list {
 		w := wantedLogin{target: t.ID}
 		if w.Wants, err = provision.WantsOf(t.Options); err != nil {
@@ -126,7 +126,7 @@ func (o *provisionOpenShellOptions) readLogins(list []targets.Definition) (out [
 	return out, nil
 }
 
-func (o *provisionOpenShellOptions) readLogin(c *agent.Credential) (agent.Held, error) {
+func (o *provisionOpenShellOptions) readLogin(c *agent.Credential) (agent.GatewayLogin, error) {
 	env := o.Env
 	if o.FromEnv {
 		return c.FromVars(env.Vars)

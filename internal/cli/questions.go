@@ -44,7 +44,7 @@ func (t *terminal) read() {
 
 // dropTypedAhead drops input from before this question, such as an answer to the last one after that was answered elsewhere.
 func (t *terminal) dropTypedAhead() {
-	system.DropTypedAhead(t.d.Env.In)
+	system.DiscardTypeahead(t.d.Env.In)
 	if !t.reading {
 		return
 	}
@@ -55,12 +55,12 @@ func (t *terminal) dropTypedAhead() {
 	}
 }
 
-func (t *terminal) ask(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Who, error) {
+func (t *terminal) ask(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Sender, error) {
 	ui := t.d.UI
 	if q.Workspace != "" {
 		text, err := t.s.Difference(ctx, t.run, q.Digest)
 		if err != nil {
-			return nil, journal.Who{}, err
+			return nil, journal.Sender{}, err
 		}
 		ui.Talkf("\n%s\n", text)
 	}
@@ -81,11 +81,11 @@ func (t *terminal) ask(ctx context.Context, q workflow.Waiting) (json.RawMessage
 		select {
 		case <-ctx.Done():
 			ui.Talkf("\n")
-			return nil, journal.Who{}, context.Cause(ctx)
+			return nil, journal.Sender{}, context.Cause(ctx)
 		case line, ok := <-t.lines:
 			if !ok {
 				ui.Talkf("\n")
-				return nil, journal.Who{}, workflow.ErrNobody
+				return nil, journal.Sender{}, workflow.ErrNobody
 			}
 			t.reading = false
 			value, fits := parseAnswer(q, strings.TrimSpace(line))
@@ -146,7 +146,7 @@ func parseAnswer(q workflow.Waiting, line string) (json.RawMessage, bool) {
 }
 
 // currentPerson identifies the person who runs this process, as an approval records it.
-func currentPerson() journal.Who {
+func currentPerson() journal.Sender {
 	chain, _ := system.Ancestry("")
-	return journal.Who{UID: system.UID(), User: system.UserName(), Terminal: system.Terminal(), Chain: chain}
+	return journal.Sender{UID: system.UID(), User: system.UserName(), Terminal: system.Terminal(), Chain: chain}
 }

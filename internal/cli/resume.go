@@ -137,7 +137,7 @@ func resumeMany(ctx context.Context, o *resumeOptions, s *runs.Service) error {
 		if err == nil {
 			err = startBackgroundWorker(ctx, o.Deps, s, st)
 		}
-		if failure.Is(err, failure.LeaseHeld) { // somebody was faster
+		if failure.Is(err, failure.LeaseBusy) { // somebody was faster
 			err = nil
 		}
 		if err != nil {

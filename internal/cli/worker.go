@@ -34,13 +34,13 @@ func (o OpenRuns) ToRead(ctx context.Context) (*runs.Service, error) {
 
 // runDocument describes a run after this process has executed or changed it.
 type runDocument struct {
-	Run      string             `json:"run"`
-	Workflow string             `json:"workflow"`
-	State    string             `json:"state"`
-	Reason   string             `json:"reason,omitempty"`
-	Output   json.RawMessage    `json:"output,omitempty"`
-	Waiting  []workflow.Waiting `json:"waiting,omitempty"`
-	Kept     []runs.Kept        `json:"kept,omitempty"`
+	Run      string               `json:"run"`
+	Workflow string               `json:"workflow"`
+	State    string               `json:"state"`
+	Reason   string               `json:"reason,omitempty"`
+	Output   json.RawMessage      `json:"output,omitempty"`
+	Waiting  []workflow.Waiting   `json:"waiting,omitempty"`
+	Kept     []runs.KeptWorkspace `json:"kept,omitempty"`
 }
 
 // caughtSignals are the signals since catchSignals. Release restores their default effect. workOnRun never does, so that its final
@@ -88,7 +88,7 @@ func workOnRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started, o
 	defer follow.stop()
 	sig.clear = follow.stop
 	if ask := h.Ask; ask != nil {
-		h.Ask = func(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Who, error) {
+		h.Ask = func(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Sender, error) {
 			defer follow.pause()()
 			return ask(ctx, q)
 		}
@@ -241,7 +241,7 @@ func (s *signalHandler) received() syscall.Signal {
 
 // reportSettledRun reports a run that need not be executed here: it has ended, it waits, or another worker executes it.
 func reportSettledRun(d *Deps, s *runs.Service, r runs.Run) error {
-	res, err := s.Left(r)
+	res, err := s.Standing(r)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// Building is what an image is built from.
-type Building struct {
+// BuildInput is what an image is built from.
+type BuildInput struct {
 	Context  io.Reader // a tar archive with a Dockerfile at its top
 	Tags     []string  // set at the very end, when all else has succeeded
 	Network  string    // of RUN steps: "none", "" for the engine's own
@@ -24,8 +24,8 @@ type Building struct {
 
 // Build builds an image with the classic builder, which every engine has and which needs no session. No: the builder stopped
 // and said why; nothing has a tag. Yes: id is the image's.
-func (e *Engine) Build(ctx context.Context, b Building) (string, resource.Outcome, error) {
-	c, cancel := begin(ctx, e.limits.bulk)
+func (e *Engine) Build(ctx context.Context, b BuildInput) (string, resource.Outcome, error) {
+	c, cancel := beginCall(ctx, e.limits.bulk)
 	defer cancel()
 	log := b.Log
 	if log == nil {
@@ -36,7 +36,7 @@ func (e *Engine) Build(ctx context.Context, b Building) (string, resource.Outcom
 		Version: build.BuilderV1, Tags: b.Tags, NetworkMode: b.Network, NoCache: b.NoCache, Remove: true, ForceRemove: true,
 	})
 	if err != nil {
-		done, err := e.effect(c, err, "build the image")
+		done, err := e.endEffect(c, err, "build the image")
 		return "", done, err
 	}
 	defer answer.Body.Close()
@@ -48,7 +48,7 @@ func (e *Engine) Build(ctx context.Context, b Building) (string, resource.Outcom
 	if err == nil {
 		return id, resource.Done, nil
 	}
-	done, kind := streamed(err), failure.Failed
+	done, kind := streamOutcome(err), failure.Failed
 	if done == resource.Unknown {
 		kind = failure.OutcomeUnknown
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// limits bound every call, whatever its context says.
-type limits struct {
+// callLimits bound every call, whatever its context says.
+type callLimits struct {
 	ping   time.Duration
 	info   time.Duration
 	query  time.Duration // a look
@@ -26,8 +26,8 @@ type limits struct {
 }
 
 // Engines on slow disks under load take many seconds for a create or a remove; one that hangs takes for ever.
-func standardLimits() limits {
-	return limits{ping: 5 * time.Second, info: 10 * time.Second, query: 30 * time.Second, effect: 2 * time.Minute, bulk: time.Hour, settle: 15 * time.Second}
+func standardLimits() callLimits {
+	return callLimits{ping: 5 * time.Second, info: 10 * time.Second, query: 30 * time.Second, effect: 2 * time.Minute, bulk: time.Hour, settle: 15 * time.Second}
 }
 
 // call is what is known of one request: the outcome of an effect follows from it, not from the client's errors, which drop
@@ -36,26 +36,26 @@ type call struct {
 	parent context.Context // the caller's
 	ctx    context.Context // with the limit
 	limit  time.Duration
-	sent   atomic.Pointer[sending]
+	sent   atomic.Pointer[connectionUse]
 	status atomic.Int32          // of the engine's answer, 0 where none came
 	failed atomic.Pointer[error] // what the transport said: the client drops it
 }
 
-// sending is the connection that a request was given, and what had been written to it before. A request that a stale
+// connectionUse is the connection that a request was given, and what had been written to it before. A request that a stale
 // connection did not take is sent again on a new one; what was written to the last one counts.
-type sending struct {
+type connectionUse struct {
 	conn   *connection
 	before int64
 }
 
-func (c *call) given(conn net.Conn) {
+func (c *call) useConnection(conn net.Conn) {
 	if own, ok := conn.(*connection); ok {
-		c.sent.Store(&sending{own, own.written.Load()})
+		c.sent.Store(&connectionUse{own, own.written.Load()})
 	}
 }
 
-// reached says whether a part of the request may have reached the engine.
-func (c *call) reached() bool {
+// mayHaveReached says whether a part of the request may have reached the engine.
+func (c *call) mayHaveReached() bool {
 	s := c.sent.Load()
 	return s != nil && s.conn.written.Load() > s.before
 }
@@ -74,18 +74,18 @@ func (c *connection) Write(b []byte) (int, error) {
 
 type callKey struct{}
 
-// begin bounds a call and watches it. The cancel function ends it; it has to be called.
-func begin(parent context.Context, limit time.Duration) (*call, context.CancelFunc) {
+// beginCall bounds a call and watches it. The cancel function ends it; it has to be called.
+func beginCall(parent context.Context, limit time.Duration) (*call, context.CancelFunc) {
 	c := &call{parent: parent, limit: limit}
 	ctx, cancel := context.WithTimeout(context.WithValue(parent, callKey{}, c), limit)
-	c.ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { c.given(i.Conn) }})
+	c.ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { c.useConnection(i.Conn) }})
 	return c, cancel
 }
 
-// watch is a transport that notes what came of a request in its call.
-type watch struct{ http.RoundTripper }
+// watchedTransport is a transport that notes what came of a request in its call.
+type watchedTransport struct{ http.RoundTripper }
 
-func (w watch) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w watchedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c, _ := r.Context().Value(callKey{}).(*call)
 	if c != nil {
 		c.status.Store(0)
@@ -100,28 +100,28 @@ func (w watch) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// refused says whether the engine answered that it did nothing.
-func (c *call) refused() bool { s := c.status.Load(); return s >= 400 && s < 500 }
+// wasRefused says whether the engine answered that it did nothing.
+func (c *call) wasRefused() bool { s := c.status.Load(); return s >= 400 && s < 500 }
 
 // outcome is what a call did: nil is Yes; a refusal or a request that was never sent is No; all else may have arrived.
 func (c *call) outcome(err error) resource.Outcome {
 	switch {
 	case err == nil:
 		return resource.Done
-	case c.refused() || c.status.Load() == 0 && !c.reached():
+	case c.wasRefused() || c.status.Load() == 0 && !c.mayHaveReached():
 		return resource.NotDone
 	default:
 		return resource.Unknown
 	}
 }
 
-// says whether the engine itself answered with a status and a text that contains words, in any case.
-func (c *call) says(err error, status int, words string) bool {
+// hasAnswer whether the engine itself answered with a status and a text that contains words, in any case.
+func (c *call) hasAnswer(err error, status int, words string) bool {
 	return err != nil && int(c.status.Load()) == status && strings.Contains(strings.ToLower(err.Error()), words)
 }
 
-// effect ends a call that changes something: its outcome, and the failure with what was tried.
-func (e *Engine) effect(c *call, err error, format string, args ...any) (resource.Outcome, error) {
+// endEffect ends a call that changes something: its outcome, and the failure with what was tried.
+func (e *Engine) endEffect(c *call, err error, format string, args ...any) (resource.Outcome, error) {
 	done := c.outcome(err)
 	kind := failure.Failed
 	if done == resource.Unknown {
@@ -130,9 +130,9 @@ func (e *Engine) effect(c *call, err error, format string, args ...any) (resourc
 	return done, e.explain(c, err, kind, format, args...)
 }
 
-// look ends a call that changes nothing. An answer that is none, as half of one, says as little as no answer; of a 404 the
+// endRead ends a call that changes nothing. An answer that is none, as half of one, says as little as no answer; of a 404 the
 // words that say what is not there were not found.
-func (e *Engine) look(c *call, err error, format string, args ...any) error {
+func (e *Engine) endRead(c *call, err error, format string, args ...any) error {
 	kind := failure.Failed
 	if s := c.status.Load(); s == http.StatusOK || s == http.StatusNotFound {
 		kind = failure.NotReady
@@ -147,22 +147,22 @@ func (e *Engine) explain(c *call, err error, kind failure.Kind, format string, a
 	}
 	var cause error
 	switch {
-	case c.refused():
-		cause = refusal(err)
+	case c.wasRefused():
+		cause = refusalOf(err)
 	case c.parent.Err() != nil:
 		cause = context.Cause(c.parent)
 	case c.ctx.Err() != nil:
 		cause = failure.New(failure.NotReady, "the engine at %s did not answer within %s", e.endpoint, c.limit).WithHint("%s", hungHint)
-	case c.status.Load() == 0 && dialling(c.cause(err)):
-		cause = unreachable(e.endpoint, c.cause(err))
+	case c.status.Load() == 0 && isDialError(c.cause(err)):
+		cause = unreachableError(e.endpoint, c.cause(err))
 	case c.status.Load() == 0 && c.failed.Load() != nil:
 		broken := failure.New(failure.NotReady, "the connection to the engine at %s broke off", e.endpoint)
 		broken.Err = c.cause(err)
 		cause = broken
 	case c.status.Load() >= http.StatusInternalServerError: // it may do better the next time
-		cause = failure.New(failure.NotReady, "%s", said(err))
+		cause = failure.New(failure.NotReady, "%s", bareMessage(err))
 	default: // the client's own refusal
-		cause = errors.New(said(err))
+		cause = errors.New(bareMessage(err))
 	}
 	out := failure.New(kind, format, args...)
 	out.Err = cause
@@ -181,17 +181,17 @@ var (
 	ErrNotRunning  = errors.New("the container does not run")
 )
 
-// refused4xx is the engine's own text, and what it means where that matters.
-type refused4xx struct {
+// refusalError is the engine's own text, and what it means where that matters.
+type refusalError struct {
 	text string
 	is   error
 }
 
-func (r *refused4xx) Error() string { return r.text }
-func (r *refused4xx) Unwrap() error { return r.is }
+func (r *refusalError) Error() string { return r.text }
+func (r *refusalError) Unwrap() error { return r.is }
 
-func refusal(err error) error {
-	r := &refused4xx{text: said(err)}
+func refusalOf(err error) error {
+	r := &refusalError{text: bareMessage(err)}
 	switch low := strings.ToLower(r.text); {
 	case strings.Contains(low, "no such container"):
 		r.is = ErrNoContainer
@@ -209,21 +209,21 @@ func (c *call) cause(err error) error {
 	return err
 }
 
-func dialling(err error) bool {
+func isDialError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// said is an error without the client's own preface.
-func said(err error) string {
+// bareMessage is an error without the client's own preface.
+func bareMessage(err error) string {
 	return strings.ReplaceAll(err.Error(), "Error response from daemon: ", "")
 }
 
 const hungHint = "docker info   # if that hangs too, restart the engine: sudo systemctl restart docker"
 
-// unreachable says why nothing could be connected to.
-func unreachable(e Endpoint, err error) *failure.Error {
-	if why := usable(e); why != nil {
+// unreachableError says why nothing could be connected to.
+func unreachableError(e Endpoint, err error) *failure.Error {
+	if why := checkUsable(e); why != nil {
 		return failure.As(why)
 	}
 	out := failure.New(failure.NotReady, "nothing listens at %s", e).WithHint("%s", startHint).WithPaths(e.Socket())

@@ -180,7 +180,7 @@ func TestConnectToTLSSaysSo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(place(t), "docker.sock")
+			path := filepath.Join(testEndpoint(t), "docker.sock")
 			l, err := net.Listen("unix", path)
 			if err != nil {
 				t.Fatal(err)
@@ -196,7 +196,7 @@ func TestConnectToTLSSaysSo(t *testing.T) {
 }
 
 func TestConnectWhereNothingListens(t *testing.T) {
-	dir := place(t)
+	dir := testEndpoint(t)
 	path := filepath.Join(dir, "docker.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -218,7 +218,7 @@ func TestConnectWhereNothingListens(t *testing.T) {
 
 // A stopped engine still takes connections until its queue is full, and then refuses them for the moment.
 func TestConnectToAStoppedEngineIsBounded(t *testing.T) {
-	path := filepath.Join(place(t), "docker.sock")
+	path := filepath.Join(testEndpoint(t), "docker.sock")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 }
 
 func TestSocketPathsOfAnyName(t *testing.T) {
-	dir := place(t)
+	dir := testEndpoint(t)
 	for _, name := range []string{"with space.sock", "percent%41.sock", "ünï:c,ode.sock", "quote'\".sock", "hash#q?.sock"} {
 		f := serve(t, nil)
 		path := filepath.Join(dir, name)

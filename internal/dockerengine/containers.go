@@ -17,7 +17,7 @@ import (
 // kind AlreadyExists, an image that is not there one of kind NotReady, both with No. Unknown is all that may have arrived: the
 // container can still appear after Inspect found none.
 func (e *Engine) Create(ctx context.Context, name string, config *container.Config, host *container.HostConfig) (string, resource.Outcome, error) {
-	c, cancel := begin(ctx, e.limits.effect)
+	c, cancel := beginCall(ctx, e.limits.effect)
 	defer cancel()
 	cc, hc := *config, *host // the client changes them
 	crash.Point("dockerengine/before-create")
@@ -26,12 +26,12 @@ func (e *Engine) Create(ctx context.Context, name string, config *container.Conf
 	if err == nil && made.ID == "" {
 		err = errors.New("the engine's answer has no id")
 	}
-	done, failed := e.effect(c, err, "create the container %s", name)
+	done, failed := e.endEffect(c, err, "create the container %s", name)
 	if f := failure.As(failed); f != nil && done == resource.NotDone {
 		switch {
-		case c.says(err, http.StatusConflict, "already in use"):
+		case c.hasAnswer(err, http.StatusConflict, "already in use"):
 			f.Kind = failure.AlreadyExists
-		case c.says(err, http.StatusNotFound, "no such image"):
+		case c.hasAnswer(err, http.StatusNotFound, "no such image"):
 			f.Kind = failure.NotReady
 		}
 	}
@@ -40,19 +40,19 @@ func (e *Engine) Create(ctx context.Context, name string, config *container.Conf
 
 // Start starts a container; one that runs already is Yes. After Unknown, Inspect says what became of it.
 func (e *Engine) Start(ctx context.Context, id string) (resource.Outcome, error) {
-	c, cancel := begin(ctx, e.limits.effect)
+	c, cancel := beginCall(ctx, e.limits.effect)
 	defer cancel()
 	crash.Point("dockerengine/before-start")
 	err := e.client.ContainerStart(c.ctx, id, container.StartOptions{})
 	crash.Point("dockerengine/after-start")
-	return e.effect(c, err, "start the container %s", id)
+	return e.endEffect(c, err, "start the container %s", id)
 }
 
 // Inspect looks at a container by id or name. Absent is the engine's own answer; every other failure is Unobserved.
 func (e *Engine) Inspect(ctx context.Context, id string) (container.InspectResponse, resource.Presence, error) {
-	c, cancel := begin(ctx, e.limits.query)
+	c, cancel := beginCall(ctx, e.limits.query)
 	defer cancel()
-	defer unwedge(id)()
+	defer unblockEngine(id)()
 	found, err := e.client.ContainerInspect(c.ctx, id)
 	switch {
 	case c.noContainer(err):
@@ -61,35 +61,35 @@ func (e *Engine) Inspect(ctx context.Context, id string) (container.InspectRespo
 		err = errors.New("the engine's answer is not complete")
 	}
 	if err != nil {
-		return container.InspectResponse{}, resource.Unobserved, e.look(c, err, "inspect the container %s", id)
+		return container.InspectResponse{}, resource.Unobserved, e.endRead(c, err, "inspect the container %s", id)
 	}
 	return found, resource.Present, nil
 }
 
 func (c *call) noContainer(err error) bool {
-	return c.says(err, http.StatusNotFound, "no such container")
+	return c.hasAnswer(err, http.StatusNotFound, "no such container")
 }
 
 // Kill ends a container's processes with SIGKILL and waits until none is left. A container that does not run, or is not
 // there, is Yes.
 func (e *Engine) Kill(ctx context.Context, id string) (resource.Outcome, error) {
-	c, cancel := begin(ctx, e.limits.effect)
+	c, cancel := beginCall(ctx, e.limits.effect)
 	defer cancel()
-	defer unwedge(id)()
+	defer unblockEngine(id)()
 	crash.Point("dockerengine/before-kill")
 	err := e.client.ContainerKill(c.ctx, id, "SIGKILL")
 	crash.Point("dockerengine/after-kill")
-	if c.noContainer(err) || c.says(err, http.StatusConflict, "is not running") {
+	if c.noContainer(err) || c.hasAnswer(err, http.StatusConflict, "is not running") {
 		return resource.Done, nil
 	}
 	if err != nil {
-		return e.effect(c, err, "kill the container %s", id)
+		return e.endEffect(c, err, "kill the container %s", id)
 	}
-	return e.await(c, id, container.WaitConditionNotRunning, "kill the container %s", id)
+	return e.awaitContainer(c, id, container.WaitConditionNotRunning, "kill the container %s", id)
 }
 
-// await waits, within a call, until the engine has done what it has begun.
-func (e *Engine) await(c *call, id string, until container.WaitCondition, format string, args ...any) (resource.Outcome, error) {
+// awaitContainer waits, within a call, until the engine has done what it has begun.
+func (e *Engine) awaitContainer(c *call, id string, until container.WaitCondition, format string, args ...any) (resource.Outcome, error) {
 	ended, failed := e.client.ContainerWait(c.ctx, id, until)
 	var err error
 	select {
@@ -111,33 +111,33 @@ func (e *Engine) await(c *call, id string, until container.WaitCondition, format
 // Remove ends a container and removes it with its anonymous volumes. One that is not there is Yes; the same answer cannot
 // tell "removed" from "never there" or "another engine", so absence is observed afterwards.
 func (e *Engine) Remove(ctx context.Context, id string) (resource.Outcome, error) {
-	c, cancel := begin(ctx, e.limits.effect)
+	c, cancel := beginCall(ctx, e.limits.effect)
 	defer cancel()
-	defer unwedge(id)()
+	defer unblockEngine(id)()
 	crash.Point("dockerengine/before-remove")
 	err := e.client.ContainerRemove(c.ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	crash.Point("dockerengine/after-remove")
 	switch {
 	case c.noContainer(err):
 		return resource.Done, nil
-	case c.says(err, http.StatusConflict, "already in progress"):
-		return e.await(c, id, container.WaitConditionRemoved, "remove the container %s", id)
+	case c.hasAnswer(err, http.StatusConflict, "already in progress"):
+		return e.awaitContainer(c, id, container.WaitConditionRemoved, "remove the container %s", id)
 	}
-	return e.effect(c, err, "remove the container %s", id)
+	return e.endEffect(c, err, "remove the container %s", id)
 }
 
 // List finds the containers that carry all labels, running or not. A label without a value asks for its name only.
 func (e *Engine) List(ctx context.Context, labels map[string]string) ([]container.Summary, error) {
-	c, cancel := begin(ctx, e.limits.query)
+	c, cancel := beginCall(ctx, e.limits.query)
 	defer cancel()
-	list, err := e.client.ContainerList(c.ctx, container.ListOptions{All: true, Filters: labelled(labels)})
+	list, err := e.client.ContainerList(c.ctx, container.ListOptions{All: true, Filters: labelFilter(labels)})
 	if err != nil {
-		return nil, e.look(c, err, "list the containers of laufwerk")
+		return nil, e.endRead(c, err, "list the containers of laufwerk")
 	}
 	return list, nil
 }
 
-func labelled(labels map[string]string) filters.Args {
+func labelFilter(labels map[string]string) filters.Args {
 	args := filters.NewArgs()
 	for name, value := range labels {
 		if value != "" {

@@ -47,10 +47,10 @@ type Finder struct {
 // other hosts, and what is missing, broken or not permitted, are failures of kind NotReady.
 func (f Finder) Find() (Endpoint, error) {
 	if f.Setting != "" {
-		return named(f.Setting, settingOrigin)
+		return endpointByName(f.Setting, settingOrigin)
 	}
 	if host := f.Vars["DOCKER_HOST"]; host != "" {
-		return named(host, "DOCKER_HOST")
+		return endpointByName(host, "DOCKER_HOST")
 	}
 	name, from, err := f.context()
 	if err != nil {
@@ -63,7 +63,7 @@ func (f Finder) Find() (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	return named(host, fmt.Sprintf("the context %q", name))
+	return endpointByName(host, fmt.Sprintf("the context %q", name))
 }
 
 // search tries the sockets that need no configuration. The first that can be used wins; where none can, the first that is
@@ -79,7 +79,7 @@ func (f Finder) search() (Endpoint, error) {
 	}
 	var why error
 	for _, e := range places {
-		err := usable(e)
+		err := checkUsable(e)
 		if err == nil {
 			if why != nil {
 				e.Origin += ", for " + failure.As(why).Message
@@ -119,21 +119,21 @@ func (f Finder) rootless() []string {
 	return out
 }
 
-// named is the endpoint that somebody asked for by name.
-func named(host, origin string) (Endpoint, error) {
+// endpointByName is the endpoint that somebody asked for by name.
+func endpointByName(host, origin string) (Endpoint, error) {
 	e := Endpoint{Host: host, Origin: origin}
 	scheme, rest, ok := strings.Cut(host, "://")
 	switch {
 	case ok && scheme == "unix":
 		if !filepath.IsAbs(rest) {
 			return Endpoint{}, failure.New(failure.NotReady, "%s is %q: it has to name a socket by its absolute path", origin, host).
-				WithHint("%s", usual(origin))
+				WithHint("%s", withDefaultSocket(origin))
 		}
-		return e, usable(e)
+		return e, checkUsable(e)
 	case ok && (scheme == "tcp" || scheme == "ssh" || scheme == "http" || scheme == "https"):
 		return Endpoint{}, failure.New(failure.NotReady,
 			"%s is %q: an engine that is reached over %s may be on another host, where the directories that laufwerk mounts are that host's, not the workspace's", origin, host, scheme).
-			WithHint("%s   # or another socket of an engine on this machine", usual(origin))
+			WithHint("%s   # or another socket of an engine on this machine", withDefaultSocket(origin))
 	case ok && scheme == "npipe":
 		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: Windows pipes are not supported", origin, host).
 			WithHint("run laufwerk inside WSL 2, with the engine's unix socket")
@@ -141,7 +141,7 @@ func named(host, origin string) (Endpoint, error) {
 		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: an endpoint begins with its scheme", origin, host).WithHint("%s", set(origin, unixScheme+host))
 	default:
 		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: that is no endpoint; laufwerk speaks to unix:///path", origin, host).
-			WithHint("%s", usual(origin))
+			WithHint("%s", withDefaultSocket(origin))
 	}
 }
 
@@ -155,8 +155,8 @@ func set(origin, host string) string {
 	return "export " + name + "=" + failure.Quote(host)
 }
 
-// usual is set with the address that most engines have.
-func usual(origin string) string { return set(origin, unixScheme+defaultSocket) }
+// withDefaultSocket is set with the address that most engines have.
+func withDefaultSocket(origin string) string { return set(origin, unixScheme+defaultSocket) }
 
 // maxSocketPath is what fits into the address of a unix socket, in bytes.
 func maxSocketPath() int {
@@ -166,9 +166,9 @@ func maxSocketPath() int {
 	return 103
 }
 
-// usable says why nothing can be asked at an endpoint, nil where an engine may listen. A socket that is not there at all is
+// checkUsable says why nothing can be asked at an endpoint, nil where an engine may listen. A socket that is not there at all is
 // fs.ErrNotExist.
-func usable(e Endpoint) error {
+func checkUsable(e Endpoint) error {
 	path := e.Socket()
 	fail := func(err error, format string, args ...any) *failure.Error {
 		out := failure.New(failure.NotReady, format, args...).WithPaths(path)
@@ -208,7 +208,7 @@ func usable(e Endpoint) error {
 	case mode&fs.ModeSocket == 0:
 		return fail(nil, "%s is not a socket", e).WithHint("%s", startHint)
 	}
-	if err := files.Connectable(path); err != nil {
+	if err := files.CheckConnectable(path); err != nil {
 		return fail(err, "this user may not speak to the engine at %s", e).WithHint("%s", permissionHint)
 	}
 	return nil

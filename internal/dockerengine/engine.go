@@ -28,7 +28,7 @@ type Engine struct {
 	client   *client.Client
 	http     *http.Transport
 	api      string // the engine's own version
-	limits   limits
+	limits   callLimits
 
 	mu    sync.Mutex
 	facts Facts
@@ -65,7 +65,7 @@ func Connect(ctx context.Context, endpoint Endpoint) (*Engine, error) {
 	return connect(ctx, endpoint, standardLimits())
 }
 
-func connect(ctx context.Context, endpoint Endpoint, l limits) (*Engine, error) {
+func connect(ctx context.Context, endpoint Endpoint, l callLimits) (*Engine, error) {
 	e, err := dial(endpoint, l)
 	if err != nil {
 		return nil, err
@@ -82,9 +82,9 @@ func connect(ctx context.Context, endpoint Endpoint, l limits) (*Engine, error) 
 }
 
 // dial makes an Engine that nothing is known of. No environment variable changes what it does.
-func dial(endpoint Endpoint, l limits) (*Engine, error) {
+func dial(endpoint Endpoint, l callLimits) (*Engine, error) {
 	if !strings.HasPrefix(endpoint.Host, unixScheme+"/") {
-		_, err := named(endpoint.Host, endpoint.Origin)
+		_, err := endpointByName(endpoint.Host, endpoint.Origin)
 		return nil, err
 	}
 	e := &Engine{endpoint: endpoint, limits: l}
@@ -94,7 +94,7 @@ func dial(endpoint Endpoint, l limits) (*Engine, error) {
 		MaxIdleConns:       8, MaxIdleConnsPerHost: 8, IdleConnTimeout: 30 * time.Second,
 	}
 	c, err := client.NewClientWithOpts(client.WithHost(endpoint.Host),
-		client.WithHTTPClient(&http.Client{Transport: watch{e.http}, CheckRedirect: client.CheckRedirect}))
+		client.WithHTTPClient(&http.Client{Transport: watchedTransport{e.http}, CheckRedirect: client.CheckRedirect}))
 	if err != nil {
 		return nil, failure.Wrap(err, failure.NotReady, "cannot speak to the engine at %s", endpoint)
 	}
@@ -127,16 +127,16 @@ func (e *Engine) connect(ctx context.Context) (net.Conn, error) {
 
 // negotiate pings and settles on a version.
 func (e *Engine) negotiate(ctx context.Context) error {
-	c, cancel := begin(ctx, e.limits.ping)
+	c, cancel := beginCall(ctx, e.limits.ping)
 	defer cancel()
 	ping, err := e.client.Ping(c.ctx)
 	if err != nil && ping.APIVersion == "" {
-		return e.noEngine(c, err)
+		return e.explainPing(c, err)
 	}
 	if err != nil { // it is an engine, and says that it is not well
-		return failure.Wrap(errors.New(said(err)), failure.NotReady, "the engine at %s answers a ping with an error", e.endpoint)
+		return failure.Wrap(errors.New(bareMessage(err)), failure.NotReady, "the engine at %s answers a ping with an error", e.endpoint)
 	}
-	if err := e.suits(ping); err != nil {
+	if err := e.checkVersion(ping); err != nil {
 		return err
 	}
 	e.client.NegotiateAPIVersionPing(ping)
@@ -144,7 +144,7 @@ func (e *Engine) negotiate(ctx context.Context) error {
 	return nil
 }
 
-func (e *Engine) suits(ping types.Ping) error {
+func (e *Engine) checkVersion(ping types.Ping) error {
 	ours := e.client.ClientVersion()
 	switch {
 	case ping.APIVersion == "":
@@ -159,8 +159,8 @@ func (e *Engine) suits(ping types.Ping) error {
 	return nil
 }
 
-// noEngine explains a ping that brought no engine's answer.
-func (e *Engine) noEngine(c *call, err error) error {
+// explainPing explains a ping that brought no engine's answer.
+func (e *Engine) explainPing(c *call, err error) error {
 	text := c.cause(err).Error() + "\n" + err.Error()
 	tls := strings.Contains(text, "HTTP request to an HTTPS server")
 	switch {
@@ -179,10 +179,10 @@ func (e *Engine) noEngine(c *call, err error) error {
 	case c.status.Load() != 0:
 		out := failure.New(failure.NotReady, "what listens at %s is not a Docker engine: it answered a ping with HTTP %d", e.endpoint, c.status.Load()).
 			WithPaths(e.endpoint.Socket())
-		out.Err = errors.New(said(err))
+		out.Err = errors.New(bareMessage(err))
 		return out
 	default:
-		return e.look(c, err, "cannot reach the Docker engine")
+		return e.endRead(c, err, "cannot reach the Docker engine")
 	}
 }
 
@@ -201,17 +201,17 @@ func (e *Engine) Close() { e.http.CloseIdleConnections() }
 
 // Refresh asks again, in one call: the engine may have been restarted, or another one may sit on the socket now.
 func (e *Engine) Refresh(ctx context.Context) (Facts, error) {
-	c, cancel := begin(ctx, e.limits.info)
+	c, cancel := beginCall(ctx, e.limits.info)
 	defer cancel()
 	info, err := e.client.Info(c.ctx)
 	if err == nil && (info.ID == "" || info.DockerRootDir == "") {
 		// It answers so while its own parts do not answer it.
 		return Facts{}, failure.New(failure.NotReady, "the engine at %s does not say who it is: its info has no ID or no root directory", e.endpoint).WithHint("%s", hungHint)
 	}
-	if c.says(err, http.StatusBadRequest, "client version") {
+	if c.hasAnswer(err, http.StatusBadRequest, "client version") {
 		out := failure.New(failure.NotReady, "the engine at %s speaks API %s and refuses %s, the newest that laufwerk speaks", e.endpoint, e.api, e.client.ClientVersion()).
 			WithHint("upgrade laufwerk")
-		out.Err = errors.New(said(err))
+		out.Err = errors.New(bareMessage(err))
 		return Facts{}, out
 	}
 	if err != nil {
@@ -221,14 +221,14 @@ func (e *Engine) Refresh(ctx context.Context) (Facts, error) {
 		return Facts{}, failure.New(failure.NotReady, "the engine at %s runs %s containers; laufwerk needs Linux containers", e.endpoint, info.OSType).
 			WithHint("switch Docker Desktop to Linux containers")
 	}
-	f := e.read(info)
+	f := e.readFacts(info)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.facts = f
 	return f, nil
 }
 
-func (e *Engine) read(info system.Info) Facts {
+func (e *Engine) readFacts(info system.Info) Facts {
 	option := func(name string) bool {
 		return slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return slices.Contains(strings.Split(o, ","), "name="+name) })
 	}

@@ -44,20 +44,20 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd Command, stdout, stder
 		return 0, done, err
 	}
 	if cmd.Stdin != nil {
-		go feed(conn, cmd.Stdin, cancel)
+		go feedInput(conn, cmd.Stdin, cancel)
 	}
 	if err := demux(stdout, stderr, conn); err != nil {
-		return 0, resource.Unknown, cut(life, err, cmd)
+		return 0, resource.Unknown, streamCut(life, err, cmd)
 	}
 	if err := context.Cause(life); err != nil { // the end of the stream is ours
-		return 0, resource.Unknown, cut(life, err, cmd)
+		return 0, resource.Unknown, streamCut(life, err, cmd)
 	}
-	return e.exit(life, started, cmd)
+	return e.waitForExit(life, started, cmd)
 }
 
-// feed gives a command its input. Input that cannot be read must not look like its end: the command is given up.
-func feed(conn *hijacked, in io.Reader, giveUp context.CancelCauseFunc) {
-	source := &noted{Reader: in}
+// feedInput gives a command its input. Input that cannot be read must not look like its end: the command is given up.
+func feedInput(conn *hijackedConn, in io.Reader, giveUp context.CancelCauseFunc) {
+	source := &errorReader{Reader: in}
 	_, _ = io.Copy(conn, source) // a command may end before its input does
 	if source.err != nil {
 		giveUp(source.err)
@@ -66,13 +66,13 @@ func feed(conn *hijacked, in io.Reader, giveUp context.CancelCauseFunc) {
 	_ = conn.CloseWrite()
 }
 
-// noted keeps why reading failed.
-type noted struct {
+// errorReader keeps why reading failed.
+type errorReader struct {
 	io.Reader
 	err error
 }
 
-func (n *noted) Read(b []byte) (int, error) {
+func (n *errorReader) Read(b []byte) (int, error) {
 	c, err := n.Reader.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {
 		n.err = err
@@ -113,7 +113,7 @@ func (e *Engine) Open(ctx context.Context, id string, cmd Command) (*Stream, res
 	go func() {
 		defer close(s.ended)
 		if err := demux(outW, errW, conn); err != nil {
-			s.cut = cut(ctx, err, cmd)
+			s.cut = streamCut(ctx, err, cmd)
 		}
 		_ = outW.CloseWithError(s.cut)
 		_ = errW.CloseWithError(s.cut)
@@ -121,7 +121,7 @@ func (e *Engine) Open(ctx context.Context, id string, cmd Command) (*Stream, res
 	return s, resource.Done, nil
 }
 
-type input struct{ *hijacked }
+type input struct{ *hijackedConn }
 
 func (i input) Close() error { return i.CloseWrite() }
 
@@ -131,16 +131,16 @@ func (s *Stream) Exit() (int, resource.Outcome, error) {
 	if s.cut != nil {
 		return 0, resource.Unknown, s.cut
 	}
-	return s.engine.exit(s.ctx, s.id, s.cmd)
+	return s.engine.waitForExit(s.ctx, s.id, s.cmd)
 }
 
 // Close ends the connection.
 func (s *Stream) Close() { s.cancel() }
 
 // attach makes and starts a command. life ends the connection.
-func (e *Engine) attach(life context.Context, id string, cmd Command, stdin bool) (string, *hijacked, resource.Outcome, error) {
+func (e *Engine) attach(life context.Context, id string, cmd Command, stdin bool) (string, *hijackedConn, resource.Outcome, error) {
 	what := "run " + cmd.name() + " in the container " + id
-	making, cancel := begin(life, e.limits.effect)
+	making, cancel := beginCall(life, e.limits.effect)
 	defer cancel()
 	made, err := e.client.ContainerExecCreate(making.ctx, id, container.ExecOptions{
 		User: cmd.User, WorkingDir: cmd.Dir, Env: cmd.Env, Cmd: cmd.Argv, AttachStdin: stdin, AttachStdout: true, AttachStderr: true,
@@ -151,13 +151,13 @@ func (e *Engine) attach(life context.Context, id string, cmd Command, stdin bool
 	if err != nil { // what was not started has no effect, whether it was made or not
 		return "", nil, resource.NotDone, e.explain(making, err, failure.Failed, "%s", what)
 	}
-	starting, cancel := begin(life, e.limits.effect)
+	starting, cancel := beginCall(life, e.limits.effect)
 	defer cancel()
 	crash.Point("dockerengine/before-exec")
 	conn, err := e.hijack(starting, life, "/exec/"+made.ID+"/start", container.ExecStartOptions{})
 	crash.Point("dockerengine/after-exec")
 	if err != nil {
-		done, err := e.effect(starting, err, "%s", what)
+		done, err := e.endEffect(starting, err, "%s", what)
 		return "", nil, done, err
 	}
 	return made.ID, conn, resource.Done, nil
@@ -170,21 +170,21 @@ func (c Command) name() string {
 	return c.Argv[0]
 }
 
-// cut is a stream that was not read to its end.
-func cut(ctx context.Context, err error, cmd Command) error {
+// streamCut is a stream that was not read to its end.
+func streamCut(ctx context.Context, err error, cmd Command) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return failure.Wrap(err, failure.OutcomeUnknown, "the streams of %s in the container broke off; it may still run", cmd.name())
 }
 
-// exit is the code of a command whose outputs have ended. The engine notes the code a little later than it ends the stream;
+// waitForExit is the code of a command whose outputs have ended. The engine notes the code a little later than it ends the stream;
 // what still runs after that was cut off, or closed its outputs itself.
-func (e *Engine) exit(ctx context.Context, id string, cmd Command) (int, resource.Outcome, error) {
-	c, cancel := begin(ctx, e.limits.settle)
+func (e *Engine) waitForExit(ctx context.Context, id string, cmd Command) (int, resource.Outcome, error) {
+	c, cancel := beginCall(ctx, e.limits.settle)
 	defer cancel()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		running, code, err := e.ended(c, id)
+		running, code, err := e.exitCode(c, id)
 		if err != nil {
 			return 0, resource.Unknown, e.explain(c, err, failure.OutcomeUnknown, "learn how %s in the container ended", cmd.name())
 		}
@@ -193,7 +193,7 @@ func (e *Engine) exit(ctx context.Context, id string, cmd Command) (int, resourc
 		}
 		select {
 		case <-ctx.Done():
-			return 0, resource.Unknown, cut(ctx, ctx.Err(), cmd)
+			return 0, resource.Unknown, streamCut(ctx, ctx.Err(), cmd)
 		case <-c.ctx.Done():
 			return 0, resource.Unknown, failure.New(failure.OutcomeUnknown, "the outputs of %s in the container have ended, but it still runs after %s", cmd.name(), c.limit)
 		case <-time.After(pause):
@@ -201,8 +201,8 @@ func (e *Engine) exit(ctx context.Context, id string, cmd Command) (int, resourc
 	}
 }
 
-// ended asks for the exit code of a command. The client's type has 0 where the engine says null: no code is known.
-func (e *Engine) ended(c *call, id string) (running bool, code int, err error) {
+// exitCode asks for the exit code of a command. The client's type has 0 where the engine says null: no code is known.
+func (e *Engine) exitCode(c *call, id string) (running bool, code int, err error) {
 	req, err := http.NewRequestWithContext(c.ctx, http.MethodGet, e.url("/exec/"+id+"/json"), nil)
 	if err != nil {
 		return false, 0, err
@@ -213,7 +213,7 @@ func (e *Engine) ended(c *call, id string) (running bool, code int, err error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return false, 0, answered(resp)
+		return false, 0, responseError(resp)
 	}
 	var look struct {
 		ID       string

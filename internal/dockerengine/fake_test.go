@@ -30,7 +30,7 @@ const goodInfo = `{"ID":"ID1","DockerRootDir":"/var/lib/docker","OSType":"linux"
 // serve starts one. handler says whether it has answered.
 func serve(t *testing.T, handler func(w http.ResponseWriter, r *http.Request) bool) *fake {
 	t.Helper()
-	f := &fake{n: map[string]int{}, Endpoint: Endpoint{Host: "unix://" + filepath.Join(place(t), "docker.sock"), Origin: "DOCKER_HOST"}}
+	f := &fake{n: map[string]int{}, Endpoint: Endpoint{Host: "unix://" + filepath.Join(testEndpoint(t), "docker.sock"), Origin: "DOCKER_HOST"}}
 	l, err := net.Listen("unix", f.Endpoint.Socket())
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func frame(kind byte, text string) string {
 }
 
 // short are limits for engines that hang; everything that is to succeed has longer ones.
-func short() limits {
+func short() callLimits {
 	l := standardLimits()
 	d := 200 * time.Millisecond
 	l.ping, l.info, l.query, l.effect, l.bulk, l.settle = d, d, d, d, d, d

@@ -13,8 +13,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
-// place is a directory whose path is short enough for sockets.
-func place(t *testing.T) string {
+// testEndpoint is a directory whose path is short enough for sockets.
+func testEndpoint(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "lw-engine-")
 	if err != nil {
@@ -39,7 +39,7 @@ func listen(t *testing.T, path string) string {
 }
 
 func TestFindInTheOrderOfDockersCLI(t *testing.T) {
-	dir := place(t)
+	dir := testEndpoint(t)
 	sock := func(name string) string { return listen(t, filepath.Join(dir, name)) }
 	set, variable, chosen, current, standard := sock("setting.sock"), sock("variable.sock"), sock("chosen.sock"), sock("current.sock"), sock("standard.sock")
 	run, home := filepath.Join(dir, "run"), filepath.Join(dir, "home")
@@ -102,7 +102,7 @@ func TestFindInTheOrderOfDockersCLI(t *testing.T) {
 
 func homeWith(t *testing.T, config string) string {
 	t.Helper()
-	home := place(t)
+	home := testEndpoint(t)
 	if err := os.Mkdir(filepath.Join(home, ".docker"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func homeWith(t *testing.T, config string) string {
 }
 
 func TestWhatCannotBeFoundSaysWhy(t *testing.T) {
-	dir := place(t)
+	dir := testEndpoint(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, err := range []error{
 		os.Symlink("/nope/docker.sock", at("broken")), os.WriteFile(at("file"), nil, 0o600), os.Mkdir(at("directory"), 0o755),
@@ -214,7 +214,7 @@ func TestSocketThatIsNotPermitted(t *testing.T) {
 	}
 	setpriv, err := exec.LookPath("setpriv")
 	testkit.Need(t, "setpriv and root", err == nil && os.Getuid() == 0, "another user is refused the socket")
-	dir := place(t)
+	dir := testEndpoint(t)
 	for name, mode := range map[string]os.FileMode{"closed.sock": 0o660, "closed/docker.sock": 0o666, "open.sock": 0o666} {
 		listen(t, filepath.Join(dir, name))
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {

@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// hijacked is a connection that an HTTP request turned into a plain stream in both directions.
-type hijacked struct {
+// hijackedConn is a connection that an HTTP request turned into a plain stream in both directions.
+type hijackedConn struct {
 	*connection
 	r *bufio.Reader // what came behind the answer
 }
 
-func (h *hijacked) Read(b []byte) (int, error) { return h.r.Read(b) }
+func (h *hijackedConn) Read(b []byte) (int, error) { return h.r.Read(b) }
 
 // hijack posts body and takes over the connection. The client's own way drops the text of a refusal and waits for a hung
 // engine without end. The connection outlives the call: from then on life ends it.
-func (e *Engine) hijack(c *call, life context.Context, path string, body any) (*hijacked, error) {
+func (e *Engine) hijack(c *call, life context.Context, path string, body any) (*hijackedConn, error) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (e *Engine) hijack(c *call, life context.Context, path string, body any) (*
 		c.failed.Store(&err)
 		return nil, err
 	}
-	c.given(conn)
+	c.useConnection(conn)
 	stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
 	h, err := e.upgrade(c, conn.(*connection), req)
 	if !stop() && err == nil {
@@ -53,7 +53,7 @@ func (e *Engine) hijack(c *call, life context.Context, path string, body any) (*
 	return h, nil
 }
 
-func (e *Engine) upgrade(c *call, conn *connection, req *http.Request) (*hijacked, error) {
+func (e *Engine) upgrade(c *call, conn *connection, req *http.Request) (*hijackedConn, error) {
 	if err := req.Write(conn); err != nil {
 		c.failed.Store(&err)
 		return nil, err
@@ -67,17 +67,17 @@ func (e *Engine) upgrade(c *call, conn *connection, req *http.Request) (*hijacke
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		defer resp.Body.Close()
 		c.status.Store(int32(resp.StatusCode)) //nolint:gosec // three digits
-		return nil, answered(resp)
+		return nil, responseError(resp)
 	}
 	c.status.Store(http.StatusSwitchingProtocols)
-	return &hijacked{conn, r}, nil
+	return &hijackedConn{conn, r}, nil
 }
 
 // url is where a request goes that the client has no method for.
 func (e *Engine) url(path string) string { return "http://docker/v" + e.client.ClientVersion() + path }
 
-// answered is the engine's own text in an answer that is none of success.
-func answered(resp *http.Response) error {
+// responseError is the engine's own text in an answer that is none of success.
+func responseError(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	var answer struct{ Message string }
 	if json.Unmarshal(text, &answer) == nil && answer.Message != "" {

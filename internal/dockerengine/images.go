@@ -15,7 +15,7 @@ import (
 
 // Image looks at an image by reference or id. Absent is the engine's own answer.
 func (e *Engine) Image(ctx context.Context, ref string) (image.InspectResponse, resource.Presence, error) {
-	c, cancel := begin(ctx, e.limits.query)
+	c, cancel := beginCall(ctx, e.limits.query)
 	defer cancel()
 	found, err := e.client.ImageInspect(c.ctx, ref)
 	if c.noImage(err) {
@@ -25,32 +25,32 @@ func (e *Engine) Image(ctx context.Context, ref string) (image.InspectResponse, 
 		err = errors.New("the engine's answer is not complete")
 	}
 	if err != nil {
-		return image.InspectResponse{}, resource.Unobserved, e.look(c, err, "inspect the image %s", ref)
+		return image.InspectResponse{}, resource.Unobserved, e.endRead(c, err, "inspect the image %s", ref)
 	}
 	return found, resource.Present, nil
 }
 
-func (c *call) noImage(err error) bool { return c.says(err, http.StatusNotFound, "no such image") }
+func (c *call) noImage(err error) bool { return c.hasAnswer(err, http.StatusNotFound, "no such image") }
 
 // Images lists the images that carry all labels. A label without a value asks for its name only.
 func (e *Engine) Images(ctx context.Context, labels map[string]string) ([]image.Summary, error) {
-	c, cancel := begin(ctx, e.limits.query)
+	c, cancel := beginCall(ctx, e.limits.query)
 	defer cancel()
-	list, err := e.client.ImageList(c.ctx, image.ListOptions{Filters: labelled(labels)})
+	list, err := e.client.ImageList(c.ctx, image.ListOptions{Filters: labelFilter(labels)})
 	if err != nil {
-		return nil, e.look(c, err, "list the images of laufwerk")
+		return nil, e.endRead(c, err, "list the images of laufwerk")
 	}
 	return list, nil
 }
 
 // Tag gives an image a name, in place of any other image that has it.
 func (e *Engine) Tag(ctx context.Context, id, ref string) (resource.Outcome, error) {
-	c, cancel := begin(ctx, e.limits.effect)
+	c, cancel := beginCall(ctx, e.limits.effect)
 	defer cancel()
 	crash.Point("dockerengine/before-tag")
 	err := e.client.ImageTag(c.ctx, id, ref)
 	crash.Point("dockerengine/after-tag")
-	done, failed := e.effect(c, err, "name the image %s %s", id, ref)
+	done, failed := e.endEffect(c, err, "name the image %s %s", id, ref)
 	if f := failure.As(failed); f != nil && c.noImage(err) {
 		f.Kind = failure.NotReady
 	}
@@ -60,7 +60,7 @@ func (e *Engine) Tag(ctx context.Context, id, ref string) (resource.Outcome, err
 // RemoveImage removes a name, and with the last name the image and its untagged parents; an id has to have one name at most.
 // One that is not there is Yes, one that a container uses No.
 func (e *Engine) RemoveImage(ctx context.Context, ref string) (resource.Outcome, error) {
-	c, cancel := begin(ctx, e.limits.effect)
+	c, cancel := beginCall(ctx, e.limits.effect)
 	defer cancel()
 	crash.Point("dockerengine/before-remove-image")
 	_, err := e.client.ImageRemove(c.ctx, ref, image.RemoveOptions{PruneChildren: true})
@@ -68,42 +68,42 @@ func (e *Engine) RemoveImage(ctx context.Context, ref string) (resource.Outcome,
 	if c.noImage(err) {
 		return resource.Done, nil
 	}
-	return e.effect(c, err, "remove the image %s", ref)
+	return e.endEffect(c, err, "remove the image %s", ref)
 }
 
 // CopyFrom reads a file or directory of a container, running or not, as a tar archive whose names begin with the last element
 // of path. A cut archive ends with an error. The caller closes it.
 func (e *Engine) CopyFrom(ctx context.Context, id, path string) (io.ReadCloser, error) {
-	c, cancel := begin(ctx, e.limits.bulk)
+	c, cancel := beginCall(ctx, e.limits.bulk)
 	body, _, err := e.client.CopyFromContainer(c.ctx, id, path)
 	if err != nil {
 		defer cancel()
-		return nil, e.look(c, err, "copy %s out of the container %s", path, id)
+		return nil, e.endRead(c, err, "copy %s out of the container %s", path, id)
 	}
-	return &copied{body, cancel}, nil
+	return &copyStream{body, cancel}, nil
 }
 
 // HasPath says whether a container, running or not, has something at a path. Of a container that is not there it has nothing,
 // for the engine does not say what it did not find.
 func (e *Engine) HasPath(ctx context.Context, id, path string) (bool, error) {
-	c, cancel := begin(ctx, e.limits.query)
+	c, cancel := beginCall(ctx, e.limits.query)
 	defer cancel()
 	_, err := e.client.ContainerStatPath(c.ctx, id, path)
 	if c.status.Load() == http.StatusNotFound {
 		return false, nil
 	}
 	if err != nil {
-		return false, e.look(c, err, "look for %s in the container %s", path, id)
+		return false, e.endRead(c, err, "look for %s in the container %s", path, id)
 	}
 	return true, nil
 }
 
-type copied struct {
+type copyStream struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 }
 
-func (c *copied) Close() error {
+func (c *copyStream) Close() error {
 	defer c.cancel()
 	return c.ReadCloser.Close()
 }
@@ -111,7 +111,7 @@ func (c *copied) Close() error {
 // Pull fetches an image from its registry, without a login. progress, which may be nil, gets a line for every step. A failure
 // is of kind NotReady, whatever its outcome: an image more changes nothing.
 func (e *Engine) Pull(ctx context.Context, ref string, progress func(line string)) (resource.Outcome, error) {
-	c, cancel := begin(ctx, e.limits.bulk)
+	c, cancel := beginCall(ctx, e.limits.bulk)
 	defer cancel()
 	crash.Point("dockerengine/before-pull")
 	body, err := e.client.ImagePull(c.ctx, ref, image.PullOptions{})
@@ -119,7 +119,7 @@ func (e *Engine) Pull(ctx context.Context, ref string, progress func(line string
 	if err == nil {
 		defer body.Close()
 		_, err = readMessages(body, io.Discard, progress)
-		done = streamed(err)
+		done = streamOutcome(err)
 	}
 	crash.Point("dockerengine/after-pull")
 	failed := e.explain(c, err, failure.NotReady, "pull the image %s", ref)

@@ -10,10 +10,10 @@ type Engines struct {
 	Host    func() (string, error) // which that is; nil where it is not known without connecting
 }
 
-// Known is the engine with an identity, which was at host when that was recorded. Where another one answers there, or none, the
+// FindByIdentity is the engine with an identity, which was at host when that was recorded. Where another one answers there, or none, the
 // one that the settings lead to may be it: a socket can move, an identity cannot. another is the failure of one that answers and
 // is not it.
-func (s Engines) Known(ctx context.Context, host, identity string, another func(*Engine) error) (*Engine, error) {
+func (s Engines) FindByIdentity(ctx context.Context, host, identity string, another func(*Engine) error) (*Engine, error) {
 	e, err := s.Connect(ctx, host)
 	if err == nil && e.Facts().Identity() == identity {
 		return e, nil

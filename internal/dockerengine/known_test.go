@@ -45,7 +45,7 @@ func TestKnown(t *testing.T) {
 			if c.host == "" {
 				s.Host = nil
 			}
-			got, err := s.Known(t.Context(), there, one.Facts().Identity(), func(e *Engine) error {
+			got, err := s.FindByIdentity(t.Context(), there, one.Facts().Identity(), func(e *Engine) error {
 				if e != two {
 					t.Errorf("another one is %v", e)
 				}

@@ -10,10 +10,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// reported is an error that the engine reports inside a stream: it stopped, and says so.
-type reported struct{ text string }
+// streamError is an error that the engine reports inside a stream: it stopped, and says so.
+type streamError struct{ text string }
 
-func (r *reported) Error() string { return r.text }
+func (r *streamError) Error() string { return r.text }
 
 // readMessages reads what an engine streams while it builds or pulls: JSON objects, under HTTP 200 whatever becomes of it. The
 // text of all goes to log; progress, which may be nil, gets each line that says something new. It returns the last image id.
@@ -43,7 +43,7 @@ func readMessages(in io.Reader, log io.Writer, progress func(string)) (id string
 		}
 		if failed := cmp.Or(m.ErrorDetail.Message, m.Error); failed != "" {
 			_, _ = io.WriteString(log, failed+"\n")
-			return id, &reported{failed}
+			return id, &streamError{failed}
 		}
 		text := m.Stream
 		if m.Status != "" {
@@ -63,9 +63,9 @@ func readMessages(in io.Reader, log io.Writer, progress func(string)) (id string
 	}
 }
 
-// streamed is the outcome of what came in a stream: with a reported error the engine has stopped.
-func streamed(err error) resource.Outcome {
-	var r *reported
+// streamOutcome is the outcome of what came in a stream: with a reported error the engine has stopped.
+func streamOutcome(err error) resource.Outcome {
+	var r *streamError
 	switch {
 	case err == nil:
 		return resource.Done

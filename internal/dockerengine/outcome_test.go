@@ -39,7 +39,7 @@ func effects() map[string]struct {
 			return done, err
 		}, "POST /exec/X1/start", ""},
 		"build": {func(ctx context.Context, e *Engine) (resource.Outcome, error) {
-			_, done, err := e.Build(ctx, Building{Context: strings.NewReader("")})
+			_, done, err := e.Build(ctx, BuildInput{Context: strings.NewReader("")})
 			return done, err
 		}, "POST /build", `{"aux":{"ID":"sha256:1"}}`},
 		"pull":         {func(ctx context.Context, e *Engine) (resource.Outcome, error) { return e.Pull(ctx, "i", nil) }, "POST /images/create", `{"status":"done"}`},

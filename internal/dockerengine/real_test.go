@@ -402,7 +402,7 @@ func TestRealImageFromBuildToRemoval(t *testing.T) {
 	}
 	var log bytes.Buffer
 	var lines []string
-	id, done, err := w.Build(t.Context(), Building{
+	id, done, err := w.Build(t.Context(), BuildInput{
 		Context: archive(t, map[string]string{"Dockerfile": "FROM " + engine.Busybox + "\nCOPY file /file\nLABEL " + w.label + "=image\n", "file": "hello"}),
 		Tags:    []string{ref}, Network: "none", Log: &log, Progress: func(l string) { lines = append(lines, l) },
 	})
@@ -485,7 +485,7 @@ func TestRealBuildThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			ref := w.label + ":failed"
-			id, done, err := w.Build(t.Context(), Building{Context: archive(t, map[string]string{"Dockerfile": c.dockerfile}), Tags: []string{ref}, Network: "none", Log: &log})
+			id, done, err := w.Build(t.Context(), BuildInput{Context: archive(t, map[string]string{"Dockerfile": c.dockerfile}), Tags: []string{ref}, Network: "none", Log: &log})
 			if done != resource.NotDone || id != "" || err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s, %v\n%s", done, err, &log)
 			}
@@ -498,7 +498,7 @@ func TestRealBuildThatFails(t *testing.T) {
 		})
 	}
 	broken := errors.New("the archive cannot be read")
-	if _, done, err := w.Build(t.Context(), Building{Context: io.MultiReader(archive(t, map[string]string{"x": "y"}), failing{broken})}); done == resource.Done || !errors.Is(err, broken) {
+	if _, done, err := w.Build(t.Context(), BuildInput{Context: io.MultiReader(archive(t, map[string]string{"x": "y"}), failing{broken})}); done == resource.Done || !errors.Is(err, broken) {
 		t.Errorf("%s, %v", done, err)
 	}
 }

@@ -132,7 +132,7 @@ func Examine(ctx context.Context, o Options) (Report, error) {
 		problem <- err
 		targets <- list
 	}()
-	rep.Checks = d.all(ctx, base)
+	rep.Checks = d.runChecks(ctx, base)
 	if err := <-problem; err != nil {
 		return rep, err
 	}
@@ -150,7 +150,7 @@ func Examine(ctx context.Context, o Options) (Report, error) {
 		})
 		each = append(each, d.targetChecks(p, def)...)
 	}
-	rep.Checks = append(rep.Checks, d.all(ctx, each)...)
+	rep.Checks = append(rep.Checks, d.runChecks(ctx, each)...)
 	return rep, nil
 }
 
@@ -200,12 +200,12 @@ type check struct {
 	look func(ctx context.Context) []Check
 }
 
-// all makes checks side by side, each bounded, and keeps their order.
-func (d *doctor) all(ctx context.Context, list []check) []Check {
+// runChecks makes checks side by side, each bounded, and keeps their order.
+func (d *doctor) runChecks(ctx context.Context, list []check) []Check {
 	found := make([][]Check, len(list))
 	var wg sync.WaitGroup
 	for i, c := range list {
-		wg.Go(func() { found[i] = d.bounded(ctx, c) })
+		wg.Go(func() { found[i] = d.runBounded(ctx, c) })
 	}
 	wg.Wait()
 	out := []Check{}
@@ -215,8 +215,8 @@ func (d *doctor) all(ctx context.Context, list []check) []Check {
 	return out
 }
 
-// bounded gives a check up that does not answer. What it still does then ends with the process.
-func (d *doctor) bounded(ctx context.Context, c check) []Check {
+// runBounded gives a check up that does not answer. What it still does then ends with the process.
+func (d *doctor) runBounded(ctx context.Context, c check) []Check {
 	bound := d.Bound
 	if strings.HasSuffix(c.id, probeSuffix) {
 		bound = max(bound, probeBound)
@@ -238,24 +238,24 @@ func (d *doctor) bounded(ctx context.Context, c check) []Check {
 	}
 }
 
-func one(s Status, format string, args ...any) []Check {
+func oneCheck(s Status, format string, args ...any) []Check {
 	return []Check{{Status: s, Message: fmt.Sprintf(format, args...)}}
 }
 
-// failed is a check that found a failure, with the way out that it names.
-func failed(err error) []Check { return []Check{checks.Failed("", err)} }
+// failedCheck is a check that found a failure, with the way out that it names.
+func failedCheck(err error) []Check { return []Check{checks.Failed("", err)} }
 
-// most is how much evidence of one check is shown.
-const most = 20
+// maxEvidence is how much evidence of one check is shown.
+const maxEvidence = 20
 
-// found is a check over things of which there should be none.
-func found(s Status, none, some, fix string, things []string) []Check {
+// listCheck is a check over things of which there should be none.
+func listCheck(s Status, none, some, fix string, things []string) []Check {
 	if len(things) == 0 {
-		return one(Pass, "%s", none)
+		return oneCheck(Pass, "%s", none)
 	}
 	c := Check{Status: s, Message: fmt.Sprintf(some, len(things)), Hint: fix, Evidence: things}
-	if len(things) > most {
-		c.Evidence = append(append([]string{}, things[:most]...), fmt.Sprintf("and %d more", len(things)-most))
+	if len(things) > maxEvidence {
+		c.Evidence = append(append([]string{}, things[:maxEvidence]...), fmt.Sprintf("and %d more", len(things)-maxEvidence))
 	}
 	return []Check{c}
 }

@@ -18,8 +18,8 @@ func TestAHungCheckFailsAlone(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
 	d := &doctor{Options: Options{Bound: 20 * time.Millisecond}}
-	got := d.all(context.Background(), []check{
-		{"first", func(context.Context) []Check { return one(Pass, "fine") }},
+	got := d.runChecks(context.Background(), []check{
+		{"first", func(context.Context) []Check { return oneCheck(Pass, "fine") }},
 		{"hung", func(context.Context) []Check { <-never; return nil }},
 		{"last", func(context.Context) []Check { return []Check{{ID: "last.part", Status: Warn}} }},
 	})
@@ -62,17 +62,17 @@ func TestNothingWorks(t *testing.T) {
 // A disk that is filling up is said in time, by its bytes and by its inodes; some file systems count none of these.
 func TestRoom(t *testing.T) {
 	for name, c := range map[string]struct {
-		free files.Room
+		free files.FreeSpace
 		want Status
 	}{
-		"plenty":                 {files.Room{Bytes: 100 << 30, Inodes: 1_000_000, AllInodes: 2_000_000}, Pass},
-		"few bytes":              {files.Room{Bytes: 1 << 30, Inodes: 1_000_000, AllInodes: 2_000_000}, Warn},
-		"hardly any byte":        {files.Room{Bytes: 100 << 20, Inodes: 1_000_000, AllInodes: 2_000_000}, Fail},
-		"few inodes":             {files.Room{Bytes: 100 << 30, Inodes: 10_000, AllInodes: 2_000_000}, Warn},
-		"no inode":               {files.Room{Bytes: 100 << 30, AllInodes: 2_000_000}, Fail},
-		"inodes are not counted": {files.Room{Bytes: 100 << 30}, Pass},
+		"plenty":                 {files.FreeSpace{Bytes: 100 << 30, Inodes: 1_000_000, AllInodes: 2_000_000}, Pass},
+		"few bytes":              {files.FreeSpace{Bytes: 1 << 30, Inodes: 1_000_000, AllInodes: 2_000_000}, Warn},
+		"hardly any byte":        {files.FreeSpace{Bytes: 100 << 20, Inodes: 1_000_000, AllInodes: 2_000_000}, Fail},
+		"few inodes":             {files.FreeSpace{Bytes: 100 << 30, Inodes: 10_000, AllInodes: 2_000_000}, Warn},
+		"no inode":               {files.FreeSpace{Bytes: 100 << 30, AllInodes: 2_000_000}, Fail},
+		"inodes are not counted": {files.FreeSpace{Bytes: 100 << 30}, Pass},
 	} {
-		got := room(t.TempDir(), c.free)
+		got := spaceCheck(t.TempDir(), c.free)
 		if got.Status != c.want || (got.Hint == "") != (c.want == Pass) || len(got.Evidence) != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}

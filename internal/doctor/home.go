@@ -24,32 +24,32 @@ const (
 
 func (d *doctor) settings(context.Context) []Check {
 	if _, err := d.home(); err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
-	return one(Pass, "the settings can be read")
+	return oneCheck(Pass, "the settings can be read")
 }
 
 func (d *doctor) homeDir(ctx context.Context) []Check {
 	home, err := d.home()
 	if err != nil {
-		return one(Skip, "without settings it is not known where it is")
+		return oneCheck(Skip, "without settings it is not known where it is")
 	}
 	if _, err := d.service(ctx); err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
 	info, err := files.Stat(home)
 	if errors.Is(err, fs.ErrNotExist) {
-		at := existing(home)
+		at := nearestExisting(home)
 		if err := files.Writable(at); err != nil {
-			return failed(failure.New(failure.HomeInvalid, "%s is not there yet and cannot be made: %v", home, err).WithHint("export LAUFWERK_HOME=/path/to/a/directory/of/your/own"))
+			return failedCheck(failure.New(failure.HomeInvalid, "%s is not there yet and cannot be made: %v", home, err).WithHint("export LAUFWERK_HOME=/path/to/a/directory/of/your/own"))
 		}
-		return one(Pass, "%s is not there yet: the first run makes it", home)
+		return oneCheck(Pass, "%s is not there yet: the first run makes it", home)
 	}
 	if err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
 	if err := files.Writable(home); err != nil {
-		return failed(failure.New(failure.HomeInvalid, "%v", err).WithHint("chmod u+rwX %s", failure.Quote(home)))
+		return failedCheck(failure.New(failure.HomeInvalid, "%v", err).WithHint("chmod u+rwX %s", failure.Quote(home)))
 	}
 	c := Check{Status: Pass, Message: home + " belongs to you alone"}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
@@ -62,8 +62,8 @@ func (d *doctor) homeDir(ctx context.Context) []Check {
 	return []Check{c}
 }
 
-// existing is the nearest directory upwards that is there.
-func existing(dir string) string {
+// nearestExisting is the nearest directory upwards that is there.
+func nearestExisting(dir string) string {
 	for !files.Exists(dir) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}
@@ -73,12 +73,12 @@ func existing(dir string) string {
 func (d *doctor) homeLock(ctx context.Context) []Check {
 	home, err := d.home()
 	if err != nil {
-		return one(Skip, "without settings it is not known where it is")
+		return oneCheck(Skip, "without settings it is not known where it is")
 	}
-	at := existing(home)
+	at := nearestExisting(home)
 	network, err := files.Network(at)
 	if err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
 	if network != "" {
 		return []Check{{
@@ -88,30 +88,30 @@ func (d *doctor) homeLock(ctx context.Context) []Check {
 	}
 	s, err := d.service(ctx)
 	if err != nil || !files.Exists(s.Home.LockFile("state")) {
-		return one(Pass, "the file system is a local one")
+		return oneCheck(Pass, "the file system is a local one")
 	}
 	if _, _, err := lock.Query(s.Home.LockFile("state")); err != nil {
-		return failed(failure.New(failure.HomeInvalid, "the file system cannot lock: %v", err).WithHint("export LAUFWERK_HOME=/path/on/a/local/disk"))
+		return failedCheck(failure.New(failure.HomeInvalid, "the file system cannot lock: %v", err).WithHint("export LAUFWERK_HOME=/path/on/a/local/disk"))
 	}
-	return one(Pass, "the file system is a local one and can lock")
+	return oneCheck(Pass, "the file system is a local one and can lock")
 }
 
 func (d *doctor) homeSpace(context.Context) []Check {
 	home, err := d.home()
 	if err != nil {
-		return one(Skip, "without settings it is not known where it is")
+		return oneCheck(Skip, "without settings it is not known where it is")
 	}
-	free, err := files.Space(existing(home))
+	free, err := files.Space(nearestExisting(home))
 	if err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
-	return []Check{room(home, free)}
+	return []Check{spaceCheck(home, free)}
 }
 
-// room judges what the file system of home has left.
-func room(home string, free files.Room) Check {
-	c := Check{Status: Pass, Evidence: []string{"free: " + size(free.Bytes) + ", " + utoa(free.Inodes) + " of " + utoa(free.AllInodes) + " inodes"}}
-	c.Message = size(free.Bytes) + " are free"
+// spaceCheck judges what the file system of home has left.
+func spaceCheck(home string, free files.FreeSpace) Check {
+	c := Check{Status: Pass, Evidence: []string{"free: " + sizeText(free.Bytes) + ", " + utoa(free.Inodes) + " of " + utoa(free.AllInodes) + " inodes"}}
+	c.Message = sizeText(free.Bytes) + " are free"
 	few := func(bytes, inodes uint64) bool {
 		return free.Bytes < bytes || free.AllInodes > 0 && free.Inodes < inodes
 	}
@@ -122,7 +122,7 @@ func room(home string, free files.Room) Check {
 		c.Status, c.Message = Warn, "the file system of "+home+" is filling up"
 	}
 	if c.Status != Pass {
-		c.Hint = "laufwerk cleanup --all --dry-run\ndf -h -i " + failure.Quote(existing(home))
+		c.Hint = "laufwerk cleanup --all --dry-run\ndf -h -i " + failure.Quote(nearestExisting(home))
 	}
 	return c
 }
@@ -130,7 +130,7 @@ func room(home string, free files.Room) Check {
 func (d *doctor) store(ctx context.Context) []Check {
 	s, err := d.service(ctx)
 	if err != nil {
-		return one(Skip, "the home cannot be used")
+		return oneCheck(Skip, "the home cannot be used")
 	}
 	n := 0
 	err = s.Store.View(ctx, func(tx store.Tx) error {
@@ -138,13 +138,13 @@ func (d *doctor) store(ctx context.Context) []Check {
 	})
 	switch {
 	case failure.Is(err, failure.StoreInvalid):
-		c := failed(err)
+		c := failedCheck(err)
 		c[0].Hint = strings.TrimSpace(c[0].Hint + "\nlaufwerk doctor --scan")
 		return c
 	case err != nil:
-		return failed(err)
+		return failedCheck(err)
 	case !files.Exists(s.Home.StateFile()):
-		return one(Pass, "there is no store yet: the first run makes it")
+		return oneCheck(Pass, "there is no store yet: the first run makes it")
 	}
 	return []Check{{Status: Pass, Message: "the store is sound", Evidence: []string{s.Home.StateFile(), strconv.Itoa(n) + " runs"}}}
 }

@@ -11,8 +11,8 @@ import (
 
 func utoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// size is a number of bytes for people.
-func size(n uint64) string {
+// sizeText is a number of bytes for people.
+func sizeText(n uint64) string {
 	if n < 1<<30 {
 		return utoa(n>>20) + " MiB"
 	}
@@ -28,13 +28,13 @@ func (d *doctor) git(ctx context.Context) []Check {
 	if err != nil {
 		return []Check{{Status: Warn, Message: "git cannot be used, so sources that are git repositories are refused; install it: " + err.Error()}}
 	}
-	return one(Pass, "%s", strings.TrimSpace(string(out)))
+	return oneCheck(Pass, "%s", strings.TrimSpace(string(out)))
 }
 
 // fence says how sure the end of everything that an agent started can be made.
 func (d *doctor) fence(context.Context) []Check {
 	if err := process.Supported(); err != nil {
-		return one(Warn, "nothing can be run on this host itself, but in containers: %v", err)
+		return oneCheck(Warn, "nothing can be run on this host itself, but in containers: %v", err)
 	}
 	dir, why := process.CgroupPath("laufwerk-doctor")
 	if dir == "" {

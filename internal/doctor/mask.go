@@ -53,22 +53,22 @@ func (m Mask) Text(s string) string {
 		if p.to == "<secret>" {
 			s = strings.ReplaceAll(s, p.from, p.to)
 		} else {
-			s = words(s, p.from, p.to)
+			s = replaceWord(s, p.from, p.to)
 		}
 	}
 	s = password.ReplaceAllString(s, "${1}<secret>@")
 	return secretText.ReplaceAllString(s, "<secret>")
 }
 
-// words replaces a name where it stands by itself: a user called "a" is not in every word.
-func words(s, name, by string) string {
+// replaceWord replaces a name where it stands by itself: a user called "a" is not in every word.
+func replaceWord(s, name, by string) string {
 	if name == "" {
 		return s
 	}
 	var b strings.Builder
 	before := byte(0)
 	for s != "" {
-		if rest, ok := strings.CutPrefix(s, name); ok && !inWord(before) && (rest == "" || !inWord(rest[0])) {
+		if rest, ok := strings.CutPrefix(s, name); ok && !isWordByte(before) && (rest == "" || !isWordByte(rest[0])) {
 			b.WriteString(by)
 			before, s = name[len(name)-1], rest
 			continue
@@ -80,6 +80,6 @@ func words(s, name, by string) string {
 	return b.String()
 }
 
-func inWord(c byte) bool {
+func isWordByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }

@@ -12,11 +12,11 @@ import (
 func (d *doctor) probe(ctx context.Context, p providers.Provider, def targets.Definition) []Check {
 	s, err := d.service(ctx)
 	if err != nil {
-		return one(Skip, "the home cannot be used")
+		return oneCheck(Skip, "the home cannot be used")
 	}
 	out, err := session.Prober{Driver: s.Driver, Home: s.Home.Dir(), Now: d.Now}.Probe(ctx, p, def)
 	if err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
 	return out
 }

@@ -13,21 +13,21 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// none says whether there is simply no project here, which is no mistake.
-func (d *doctor) none(err error) bool {
+// isNoProject says whether there is simply no project here, which is no mistake.
+func (d *doctor) isNoProject(err error) bool {
 	return failure.Is(err, failure.ProjectNotFound) && d.Project == ""
 }
 
 func (d *doctor) projectLoads(ctx context.Context) []Check {
 	p, err := d.project(ctx)
 	switch {
-	case d.none(err):
-		return one(Skip, "there is no project here")
+	case d.isNoProject(err):
+		return oneCheck(Skip, "there is no project here")
 	case err != nil:
 		if _, unset := d.Runner(); unset != nil { // which the check of the settings says
-			return one(Skip, "without settings nothing can be loaded")
+			return oneCheck(Skip, "without settings nothing can be loaded")
 		}
-		return failed(err)
+		return failedCheck(err)
 	}
 	return []Check{{Status: Pass, Message: "the project " + p.ID + " can be loaded", Evidence: []string{p.Root}}}
 }
@@ -35,15 +35,15 @@ func (d *doctor) projectLoads(ctx context.Context) []Check {
 func (d *doctor) workflows(ctx context.Context) []Check {
 	root, err := d.root()
 	if err != nil {
-		return one(Skip, "there is no project here")
+		return oneCheck(Skip, "there is no project here")
 	}
 	names, err := project.Workflows(root)
 	if err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
 	runner, err := d.Runner()
 	if err != nil {
-		return one(Skip, "without settings nothing can be loaded")
+		return oneCheck(Skip, "without settings nothing can be loaded")
 	}
 	if len(names) == 0 {
 		return []Check{{Status: Warn, Message: "the project has no workflow yet", Hint: "laufwerk init --help"}}
@@ -58,13 +58,13 @@ func (d *doctor) workflows(ctx context.Context) []Check {
 	var out []Check
 	for i, err := range errs {
 		if err != nil {
-			c := failed(err)[0]
+			c := failedCheck(err)[0]
 			c.ID = "project.workflows." + names[i]
 			out = append(out, c)
 		}
 	}
 	if out == nil {
-		return one(Pass, "%s can be loaded", strings.Join(names, ", "))
+		return oneCheck(Pass, "%s can be loaded", strings.Join(names, ", "))
 	}
 	return out
 }
@@ -72,11 +72,11 @@ func (d *doctor) workflows(ctx context.Context) []Check {
 func (d *doctor) types(context.Context) []Check {
 	root, err := d.root()
 	if err != nil {
-		return one(Skip, "there is no project here")
+		return oneCheck(Skip, "there is no project here")
 	}
 	list, err := scaffold.Types(root)
 	if err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
 	var stale []string
 	for _, f := range list {
@@ -84,7 +84,7 @@ func (d *doctor) types(context.Context) []Check {
 			stale = append(stale, f.Path+" is "+string(f.State))
 		}
 	}
-	return found(Warn, "the declarations are those of this version", "files for editors and tsc that are not those of this version: %d", "laufwerk types", stale)
+	return listCheck(Warn, "the declarations are those of this version", "files for editors and tsc that are not those of this version: %d", "laufwerk types", stale)
 }
 
 // targets are those to look at: the project's, or without a project, of a kind that was asked for, its defaults.
@@ -103,7 +103,7 @@ func (d *doctor) targets(ctx context.Context) ([]targets.Definition, error) {
 		if d.Target != "" {
 			return nil, err
 		}
-		if d.none(err) && d.Execution != "" {
+		if d.isNoProject(err) && d.Execution != "" {
 			one, _ := d.Provider(d.Execution)
 			def, err := one.Validate([]byte(`{}`))
 			return []targets.Definition{def}, err

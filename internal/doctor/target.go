@@ -39,17 +39,17 @@ const probeSuffix = ".probe"
 func (d *doctor) targetChecks(p providers.Provider, def targets.Definition) []check {
 	at := "target." + def.ID
 	out := []check{
-		{at, func(ctx context.Context) []Check { return below(at, p.Examine(ctx, def)) }},
+		{at, func(ctx context.Context) []Check { return prefixIDs(at, p.Examine(ctx, def)) }},
 		{at + ".identity", func(ctx context.Context) []Check { return d.identity(ctx, p, def) }},
 	}
 	if d.Probe {
-		out = append(out, check{at + probeSuffix, func(ctx context.Context) []Check { return below(at+probeSuffix, d.probe(ctx, p, def)) }})
+		out = append(out, check{at + probeSuffix, func(ctx context.Context) []Check { return prefixIDs(at+probeSuffix, d.probe(ctx, p, def)) }})
 	}
 	return out
 }
 
-// below gives checks ids below one.
-func below(at string, list []Check) []Check {
+// prefixIDs gives checks ids below one.
+func prefixIDs(at string, list []Check) []Check {
 	for i := range list {
 		if list[i].ID == "" {
 			list[i].ID = at
@@ -68,15 +68,15 @@ func (d *doctor) identity(ctx context.Context, p providers.Provider, def targets
 	}
 	here, err := p.Endpoint(ctx, def)
 	if err != nil {
-		return one(Skip, "who answers cannot be told")
+		return oneCheck(Skip, "who answers cannot be told")
 	}
 	s, err := d.service(ctx)
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
 	list, err := s.Driver.List(ctx, claims.Filter{Outstanding: true})
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
 	n := map[string]int{}
 	var out Check

@@ -20,8 +20,8 @@ import (
 // longWait is how long a question may wait before somebody is told.
 const longWait = 24 * time.Hour
 
-// work is what runs, claims and their checks read once.
-func (d *doctor) work(ctx context.Context) (*runs.Service, map[string]runs.Run, []claims.Claim, error) {
+// readWork is what runs, claims and their checks read once.
+func (d *doctor) readWork(ctx context.Context) (*runs.Service, map[string]runs.Run, []claims.Claim, error) {
 	s, err := d.service(ctx)
 	if err != nil {
 		return nil, nil, nil, err
@@ -38,21 +38,21 @@ func (d *doctor) work(ctx context.Context) (*runs.Service, map[string]runs.Run, 
 	return s, byID, all, err
 }
 
-func unread() []Check { return one(Skip, "the store cannot be read") }
+func unreadableStore() []Check { return oneCheck(Skip, "the store cannot be read") }
 
 // claims looks for resources that nobody will give up by themselves, and for recorded ones that are gone.
 func (d *doctor) claims(ctx context.Context) []Check {
 	s, err := d.service(ctx)
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
 	sweep, err := s.Driver.Sweep(ctx, claims.Filter{States: []claims.State{claims.Allocated}})
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
-	s, byID, all, err := d.work(ctx)
+	s, byID, all, err := d.readWork(ctx)
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
 	var kept, gone []string
 	fix, several := "", false
@@ -62,11 +62,11 @@ func (d *doctor) claims(ctx context.Context) []Check {
 		}
 		r, known := byID[c.Run]
 		about := fmt.Sprintf("%s %s of run %s is %s", c.Kind, c.ID, orNone(c.Run), c.State)
-		if c.State == claims.Allocated && missing(s, c) {
+		if c.State == claims.Allocated && isDirMissing(s, c) {
 			gone = append(gone, about+", and its directory is not there")
 			continue
 		}
-		if c.State == claims.Allocated && sweep.Gone(c) {
+		if c.State == claims.Allocated && sweep.IsAbsent(c) {
 			gone = append(gone, fmt.Sprintf("%s, and %s does not list %s", about, c.Intent.Endpoint, c.Intent.Resource))
 			continue
 		}
@@ -85,9 +85,9 @@ func (d *doctor) claims(ctx context.Context) []Check {
 	if several {
 		fix = "laufwerk cleanup --all"
 	}
-	out := found(Warn, "nothing is retained", "retained resources: %d", fix, kept)
+	out := listCheck(Warn, "nothing is retained", "retained resources: %d", fix, kept)
 	out[0].ID = "claims.retained"
-	lost := found(Fail, "everything that is recorded is there", "recorded resources that are gone: %d; the runs that use them cannot go on with them", "laufwerk claims list", gone)
+	lost := listCheck(Fail, "everything that is recorded is there", "recorded resources that are gone: %d; the runs that use them cannot go on with them", "laufwerk claims list", gone)
 	lost[0].ID = "claims.present"
 	return append(out, lost...)
 }
@@ -99,8 +99,8 @@ func orNone(id string) string {
 	return id
 }
 
-// missing says whether the directory of a claim is not there, where it has one.
-func missing(s *runs.Service, c claims.Claim) bool {
+// isDirMissing says whether the directory of a claim is not there, where it has one.
+func isDirMissing(s *runs.Service, c claims.Claim) bool {
 	if c.Kind == claims.KindWorkspace {
 		return !files.Exists(s.Home.WorkspaceDir(c.ID))
 	}
@@ -109,9 +109,9 @@ func missing(s *runs.Service, c claims.Claim) bool {
 
 // orphans looks for folders and processes that belong to nothing.
 func (d *doctor) orphans(ctx context.Context) []Check {
-	s, byID, all, err := d.work(ctx)
+	s, byID, all, err := d.readWork(ctx)
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
 	claim := map[string]claims.Claim{}
 	for _, c := range all {
@@ -120,7 +120,7 @@ func (d *doctor) orphans(ctx context.Context) []Check {
 	var folders, workspaces, living []string
 	names, err := files.Names(s.Home.RunsDir())
 	if err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
 	for _, n := range names {
 		if _, known := byID[n]; known {
@@ -131,7 +131,7 @@ func (d *doctor) orphans(ctx context.Context) []Check {
 		}
 	}
 	if names, err = files.Names(s.Home.WorkspacesDir()); err != nil {
-		return failed(err)
+		return failedCheck(err)
 	}
 	for _, n := range names {
 		id, _, _ := strings.Cut(strings.TrimPrefix(n, "."), ".")
@@ -139,9 +139,9 @@ func (d *doctor) orphans(ctx context.Context) []Check {
 			workspaces = append(workspaces, filepath.Join(s.Home.WorkspacesDir(), n))
 		}
 	}
-	marks, err := process.Marks(supervise.MarkVariable)
+	marks, err := process.AllMarks(supervise.MarkVariable)
 	if err != nil {
-		return one(Skip, "processes cannot be looked at: %v", err)
+		return oneCheck(Skip, "processes cannot be looked at: %v", err)
 	}
 	for _, m := range marks {
 		id, operation, _ := strings.Cut(m.Value, "/")
@@ -149,11 +149,11 @@ func (d *doctor) orphans(ctx context.Context) []Check {
 			living = append(living, fmt.Sprintf("process %d: %s of the session %s, which is %s", m.PID, operation, c.ID, c.State))
 		}
 	}
-	out := found(Warn, "every folder of a run has its record", "folders that belong to no run, whose start was killed: %d", "laufwerk cleanup --all", folders)
+	out := listCheck(Warn, "every folder of a run has its record", "folders that belong to no run, whose start was killed: %d", "laufwerk cleanup --all", folders)
 	out[0].ID = "orphans.runs"
-	ws := found(Warn, "every workspace has its claim", "directories of workspaces that belong to no claim: %d", "ls -la "+failure.Quote(s.Home.WorkspacesDir()), workspaces)
+	ws := listCheck(Warn, "every workspace has its claim", "directories of workspaces that belong to no claim: %d", "ls -la "+failure.Quote(s.Home.WorkspacesDir()), workspaces)
 	ws[0].ID = "orphans.workspaces"
-	procs := found(Fail, "no process outlived its session", "processes that outlived their session: %d", "laufwerk claims list --all", living)
+	procs := listCheck(Fail, "no process outlived its session", "processes that outlived their session: %d", "laufwerk claims list --all", living)
 	procs[0].ID = "orphans.processes"
 	return append(append(out, ws...), procs...)
 }
@@ -161,11 +161,11 @@ func (d *doctor) orphans(ctx context.Context) []Check {
 func (d *doctor) writeBacks(ctx context.Context) []Check {
 	s, err := d.service(ctx)
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
 	list, err := d.list(ctx)
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
 	var half []string
 	fix := ""
@@ -183,13 +183,13 @@ func (d *doctor) writeBacks(ctx context.Context) []Check {
 			fix = "laufwerk writeback continue " + r.ID + "\nlaufwerk writeback abort " + r.ID
 		}
 	}
-	return found(Fail, "no write-back is half-applied", "half-applied write-backs: %d", fix, half)
+	return listCheck(Fail, "no write-back is half-applied", "half-applied write-backs: %d", fix, half)
 }
 
 func (d *doctor) waiting(ctx context.Context) []Check {
 	list, err := d.list(ctx)
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
 	var long []string
 	fix := ""
@@ -203,13 +203,13 @@ func (d *doctor) waiting(ctx context.Context) []Check {
 			}
 		}
 	}
-	return found(Warn, "no question waits for more than a day", "questions that wait for more than a day: %d", fix, long)
+	return listCheck(Warn, "no question waits for more than a day", "questions that wait for more than a day: %d", fix, long)
 }
 
 func (d *doctor) interrupted(ctx context.Context) []Check {
 	list, err := d.list(ctx)
 	if err != nil {
-		return unread()
+		return unreadableStore()
 	}
 	var stopped []string
 	fix := ""
@@ -221,20 +221,20 @@ func (d *doctor) interrupted(ctx context.Context) []Check {
 			}
 		}
 	}
-	return found(Warn, "no run is interrupted", "interrupted runs, which can be resumed: %d", fix, stopped)
+	return listCheck(Warn, "no run is interrupted", "interrupted runs, which can be resumed: %d", fix, stopped)
 }
 
 // scan lists what carries a mark of laufwerk and has no claim here. It may belong to another home, so nothing is done to it.
 func (d *doctor) scan(ctx context.Context) []Check {
 	claim := map[string]bool{}
-	if _, _, all, err := d.work(ctx); err == nil {
+	if _, _, all, err := d.readWork(ctx); err == nil {
 		for _, c := range all {
 			claim[c.ID] = true
 		}
 	}
-	marks, err := process.Marks(supervise.MarkVariable)
+	marks, err := process.AllMarks(supervise.MarkVariable)
 	if err != nil {
-		return one(Skip, "processes cannot be looked at: %v", err)
+		return oneCheck(Skip, "processes cannot be looked at: %v", err)
 	}
 	var strange []string
 	for _, m := range marks {
@@ -245,7 +245,7 @@ func (d *doctor) scan(ctx context.Context) []Check {
 	for _, dir := range process.FindCgroups("laufwerk-") {
 		strange = append(strange, "control group "+dir)
 	}
-	return found(Warn, "nothing carries a mark of laufwerk without a claim here", "resources that carry a mark of laufwerk and have no claim here: %d; they may belong to another LAUFWERK_HOME", "ps -e -o pid,ppid,lstart,args", strange)
+	return listCheck(Warn, "nothing carries a mark of laufwerk without a claim here", "resources that carry a mark of laufwerk and have no claim here: %d; they may belong to another LAUFWERK_HOME", "ps -e -o pid,ppid,lstart,args", strange)
 }
 
 // scanKind lists what carries a label of laufwerk on the endpoint of a kind of targets, and has no claim here.
@@ -257,12 +257,12 @@ func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
 	}
 	there, err := l.List(ctx, resource.Intent{})
 	if err != nil {
-		return one(Skip, "what is there cannot be listed: %v", err)
+		return oneCheck(Skip, "what is there cannot be listed: %v", err)
 	}
 	owner := ""
-	sightings := make([]claims.Sighting, len(there))
+	sightings := make([]claims.Identification, len(there))
 	if s, err := d.service(ctx); err == nil {
-		if known, err := s.Driver.Sighted(ctx, there); err == nil { // read after the list
+		if known, err := s.Driver.Identify(ctx, there); err == nil { // read after the list
 			sightings = known
 		}
 		if all, err := s.Driver.List(ctx, claims.Filter{}); err == nil && len(all) > 0 {
@@ -288,6 +288,6 @@ func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
 	if fix == "" {
 		fix = l.ListCommand()
 	}
-	return found(Warn, "nothing on the endpoint carries a label of laufwerk without a claim here",
+	return listCheck(Warn, "nothing on the endpoint carries a label of laufwerk without a claim here",
 		"resources that carry a label of laufwerk and have no claim here, or a released one: %d; nothing is removed by its label alone", fix, strange)
 }

@@ -55,8 +55,8 @@ const (
 	ChangedSinceApproval Kind = "changed_since_approval"
 	NotApproved          Kind = "not_approved"
 	WorkspaceBusy        Kind = "workspace_busy"
-	LeaseHeld            Kind = "lease_held"
-	LockHeld             Kind = "lock_held"
+	LeaseBusy            Kind = "lease_held"
+	LockBusy             Kind = "lock_held"
 	AdmissionFull        Kind = "admission_full"
 	DefinitionChanged    Kind = "definition_changed"
 	WorkflowChanged      Kind = "workflow_changed"
@@ -105,7 +105,7 @@ func Table() []Row {
 		{NotReady, ExitNotReady, ""},
 		{WriteBackConflict, ExitConflict, "WriteBackConflict"}, {WriteBackRefused, ExitConflict, "WriteBackRefused"},
 		{ChangedSinceApproval, ExitConflict, "ChangedSinceApproval"}, {NotApproved, ExitConflict, "NotApproved"},
-		{WorkspaceBusy, ExitConflict, "WorkspaceBusy"}, {LeaseHeld, ExitConflict, ""}, {LockHeld, ExitConflict, ""},
+		{WorkspaceBusy, ExitConflict, "WorkspaceBusy"}, {LeaseBusy, ExitConflict, ""}, {LockBusy, ExitConflict, ""},
 		{AdmissionFull, ExitConflict, ""}, {DefinitionChanged, ExitConflict, ""}, {WorkflowChanged, ExitConflict, ""},
 		{AlreadyExists, ExitConflict, ""}, {RunState, ExitConflict, ""}, {HalfApplied, ExitConflict, ""}, {InsideSession, ExitConflict, ""},
 		{Retained, ExitRetained, ""}, {CloseFailed, ExitRetained, "CloseFailed"},

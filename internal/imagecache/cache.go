@@ -70,7 +70,7 @@ func (c Cache) Lock(ctx context.Context, fingerprint, command string, wait time.
 	}
 	path := c.LockFile(fingerprint)
 	l, err := lock.Acquire(ctx, path, lock.Exclusive, 0, command)
-	if failure.Is(err, failure.LockHeld) {
+	if failure.Is(err, failure.LockBusy) {
 		say("waiting for %s, which prepares the same image\n", lock.Who(path))
 		l, err = lock.Acquire(ctx, path, lock.Exclusive, wait, command)
 	}

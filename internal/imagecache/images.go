@@ -165,7 +165,7 @@ func (all Caches) prune(ctx context.Context, e *dockerengine.Engine, used func(c
 			return err
 		}
 		l, err := lock.Acquire(ctx, c.LockFile(fingerprint), lock.Exclusive, 0, command)
-		if failure.Is(err, failure.LockHeld) {
+		if failure.Is(err, failure.LockBusy) {
 			p.Why = "it is being prepared: " + err.Error()
 			return nil
 		}

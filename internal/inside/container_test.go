@@ -177,7 +177,7 @@ func (b *box) start() {
 	b.t.Helper()
 	must(b.t, b.cli.ContainerStart(bounded(b.t), b.id, container.StartOptions{}))
 	eventually(b.t, "the first process is seen", func() bool {
-		seen, _ := Look(b.ops+"/ready", b.nonce)
+		seen, _ := Observe(b.ops+"/ready", b.nonce)
 		return seen == Locked
 	})
 }
@@ -295,7 +295,7 @@ func TestInAnImageWithNothingInIt(t *testing.T) {
 	if code != 0 || err != nil || len(p.Tools) > 0 || p.UID != b.uid || p.Kernel == "" {
 		t.Errorf("%d %s %v", code, out, err)
 	}
-	if code, out := b.exec("the login", Put("/laufwerk/login/codex/auth.json", 0o600, 9)...); code != 0 {
+	if code, out := b.exec("the login", PutFile("/laufwerk/login/codex/auth.json", 0o600, 9)...); code != 0 {
 		t.Errorf("%d %s", code, out)
 	}
 	for i, c := range []struct {
@@ -326,7 +326,7 @@ func TestWhatASupervisorInsideOutlives(t *testing.T) {
 		t.Errorf("%+v", exit)
 	}
 	eventually(t, "nothing is left of it", func() bool {
-		f, settled := supervise.Settled(proc.Dir())
+		f, settled := supervise.NeedsNoFence(proc.Dir())
 		return settled && f.Sure
 	})
 	if err := b.Interrupt(bounded(t), proc.Dir()); !errors.Is(err, process.ErrGone) {
@@ -358,7 +358,7 @@ func TestNoSignalFromInsideEndsTheFirstProcess(t *testing.T) {
 	if lines := strings.Fields(out); code != 0 || len(lines) != 2 || lines[0] != "9" || lines[1] > "4" {
 		t.Errorf("%d %q", code, out)
 	}
-	if seen, err := Look(b.ops+"/ready", b.nonce); seen != Locked || err != nil || !b.running() {
+	if seen, err := Observe(b.ops+"/ready", b.nonce); seen != Locked || err != nil || !b.running() {
 		t.Errorf("%v %v", seen, err)
 	}
 }
@@ -379,7 +379,7 @@ func TestAKilledSupervisorInside(t *testing.T) {
 	if f := proc.Fence(bounded(t)); f.Sure || f.Later || f.Why == "" {
 		t.Errorf("%+v", f)
 	}
-	if f, settled := supervise.Settled(proc.Dir()); settled {
+	if f, settled := supervise.NeedsNoFence(proc.Dir()); settled {
 		t.Errorf("%+v", f)
 	}
 	_, out := b.exec("", "ps")
@@ -391,7 +391,7 @@ func TestAKilledSupervisorInside(t *testing.T) {
 		t.Fatal("an agent has ended its container")
 	}
 	b.end()
-	if seen, err := Look(b.ops+"/ready", b.nonce); seen != Seen || err != nil {
+	if seen, err := Observe(b.ops+"/ready", b.nonce); seen != Seen || err != nil {
 		t.Errorf("%v %v", seen, err)
 	}
 	// An agent can leave what it wants there. The next start is seen all the same.
@@ -419,9 +419,9 @@ func TestASupervisorInsideThatComesLate(t *testing.T) {
 	if _, err := supervise.Start(bounded(t), b, dir, run("sleep", "0")); !errors.Is(err, supervise.ErrRefused) {
 		t.Errorf("%v", err)
 	}
-	f, settled := supervise.Settled(dir)
+	f, settled := supervise.NeedsNoFence(dir)
 	for ctx := bounded(t); !settled && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) { // it says that it was refused before it is gone
-		f, settled = supervise.Settled(dir)
+		f, settled = supervise.NeedsNoFence(dir)
 	}
 	if !settled || !f.Sure || f.How != supervise.HowNothing {
 		t.Errorf("%+v", f)
@@ -444,7 +444,7 @@ func TestALoginStaysInTheMemoryThatItIsPutInto(t *testing.T) {
 		if code, out := b.exec("", "sh", "-c", "cd /laufwerk/login; "+c.plant); code != 0 {
 			t.Fatalf("%s: %s", c.plant, out)
 		}
-		code, out := b.exec("secret", Put(c.path, 0o600, 6)...)
+		code, out := b.exec("secret", PutFile(c.path, 0o600, 6)...)
 		if (code == 0) != (c.says == "") || !strings.Contains(out, c.says) {
 			t.Errorf("%s: %d %s", c.plant, code, out)
 		}

@@ -11,13 +11,13 @@ import (
 // maxEnvironment is the most that environment prints, in bytes: an answer from inside is kept up to a size only.
 const maxEnvironment = 60 << 10
 
-type environ struct {
+type environmentReport struct {
 	Env []string `json:"env"`
 }
 
-// environment tells what whoever starts programs in the sandbox gives them: a proxy, certificates, placeholders of logins.
-func environment(env *system.Env, _ []string) error {
-	var out environ
+// printEnvironment tells what whoever starts programs in the sandbox gives them: a proxy, certificates, placeholders of logins.
+func printEnvironment(env *system.Env, _ []string) error {
+	var out environmentReport
 	for name, value := range env.Vars {
 		out.Env = append(out.Env, name+"="+value)
 	}
@@ -35,6 +35,6 @@ func environment(env *system.Env, _ []string) error {
 
 // ReadEnvironment reads what Environment printed: NAME=VALUE, in the order of the names.
 func ReadEnvironment(stdout []byte) ([]string, error) {
-	e, err := read[environ](stdout)
+	e, err := readAnswer[environmentReport](stdout)
 	return e.Env, err
 }

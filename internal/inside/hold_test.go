@@ -16,12 +16,12 @@ import (
 const withoutPidfds = `{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[
 	{"names":["pidfd_open","pidfd_send_signal","pidfd_getfd"],"action":"SCMP_ACT_ERRNO","errnoRet":1}]}`
 
-// newHeld is a container whose first process is a stranger's, and whose main process is ours, with the agent's user.
-func newHeld(t *testing.T) *box {
+// newLockedFile is a container whose first process is a stranger's, and whose main process is ours, with the agent's user.
+func newLockedFile(t *testing.T) *box {
 	t.Helper()
 	return newBoxOf(t, "busybox", func(h *container.HostConfig) { h.SecurityOpt = append(h.SecurityOpt, "seccomp="+withoutPidfds) },
 		func(ready, nonce string, _ ...string) []string {
-			return append([]string{"/bin/sh", "-c", `"$@"; exit $?`, "sh"}, Hold(ready, nonce)...)
+			return append([]string{"/bin/sh", "-c", `"$@"; exit $?`, "sh"}, HoldMain(ready, nonce)...)
 		})
 }
 
@@ -31,20 +31,20 @@ const hit = `hit() { for p in /proc/[0-9]*; do case "$(tr '\0' ' ' <$p/cmdline)"
 
 func TestNoSignalThatCanBeIgnoredEndsTheMainProcess(t *testing.T) {
 	t.Parallel()
-	b := newHeld(t)
+	b := newLockedFile(t)
 	_, out := b.exec("", "sh", "-c", hit+`i=1; while [ $i -le 31 ]; do [ $i = 9 ] || [ $i = 19 ] || hit -$i hold; i=$((i+1)); done; hit -0 hold && echo lives`)
-	if seen, err := Look(b.ops+"/ready", b.nonce); seen != Locked || err != nil || !b.running() || out != "lives\n" {
+	if seen, err := Observe(b.ops+"/ready", b.nonce); seen != Locked || err != nil || !b.running() || out != "lives\n" {
 		t.Errorf("%v %v %s", seen, err, out)
 	}
 	b.exec("", "sh", "-c", hit+"hit -9 hold") // that is no accident
-	eventually(t, "its lock is free", func() bool { seen, _ := Look(b.ops+"/ready", b.nonce); return seen == Seen })
+	eventually(t, "its lock is free", func() bool { seen, _ := Observe(b.ops+"/ready", b.nonce); return seen == Seen })
 }
 
 // Where a filter refuses pidfds, a supervisor is found by its identity and signalled by its id, and ends its own children by
 // theirs.
 func TestASupervisorWithoutPidfds(t *testing.T) {
 	t.Parallel()
-	b := newHeld(t)
+	b := newLockedFile(t)
 	if code, out := b.exec("", "sh", "-c", "grep -c '^Seccomp:.2' /proc/self/status"); code != 0 {
 		t.Fatalf("there is no filter: %s", out)
 	}
@@ -85,7 +85,7 @@ func TestASupervisorWithoutPidfds(t *testing.T) {
 
 func TestTheEnvironmentInside(t *testing.T) {
 	t.Parallel()
-	b := newHeld(t)
+	b := newLockedFile(t)
 	code, out := b.exec("", "env", "-i", "HTTPS_PROXY=http://10.0.0.1:3128", "EMPTY=", "X=a=b\nc", Binary, Argument, "environment")
 	got, err := ReadEnvironment([]byte(out))
 	if code != 0 || err != nil || !slices.Equal(got, []string{"EMPTY=", "HTTPS_PROXY=http://10.0.0.1:3128", "X=a=b\nc"}) {

@@ -26,60 +26,60 @@ import (
 func initialise(env *system.Env, ready, nonce string, mounts []string, serves bool) int {
 	catch, before := process.IgnoreSignals, func() {}
 	if serves {
-		catch, before = process.CatchSignals, func() { serve(env, filepath.Join(filepath.Dir(ready), StandbyName)) }
+		catch, before = process.CatchSignals, func() { serveStandby(env, filepath.Join(filepath.Dir(ready), StandbyName)) }
 	}
 	catch()
 	code := failure.ExitFailed
 	var err error
-	switch err = withoutLinks(mounts); {
+	switch err = requireNoLinks(mounts); {
 	case err != nil:
 		code = ExitLinks
 	case slices.ContainsFunc(system.Groups(), func(g int) bool { return g != system.GID() }):
 		err, code = fmt.Errorf("besides its own group %d it has others: %v", system.GID(), system.Groups()), ExitGroups
 	default:
 		before()
-		err = stay(ready, nonce)
+		err = blockForever(ready, nonce)
 	}
 	_, _ = fmt.Fprintf(env.Err, "laufwerk %s init: %v\n", Argument, err)
 	return code
 }
 
-// serve sees to it that a supervisor stands by, and returns when one does, or need not be waited for any more.
-func serve(env *system.Env, socket string) {
+// serveStandby sees to it that a supervisor stands by, and returns when one does, or need not be waited for any more.
+func serveStandby(env *system.Env, socket string) {
 	process.SpareThreads()
 	stands := make(chan struct{})
-	go relieve(env, socket, sync.OnceFunc(func() { close(stands) }))
+	go keepStandby(env, socket, sync.OnceFunc(func() { close(stands) }))
 	select {
 	case <-stands:
-	case <-time.After(standLimit):
+	case <-time.After(standbyStartLimit):
 	}
 }
 
-// standLimit bounds what a sandbox waits for its first supervisor to stand by: it can be used without.
-const standLimit = 2 * time.Second
+// standbyStartLimit bounds what a sandbox waits for its first supervisor to stand by: it can be used without.
+const standbyStartLimit = 2 * time.Second
 
-// hold is the main process of a sandbox. It starts nothing.
-func hold(env *system.Env, ready, nonce string) int {
+// runHold is the main process of a sandbox. It starts nothing.
+func runHold(env *system.Env, ready, nonce string) int {
 	process.IgnoreSignals()
-	err := stay(ready, nonce)
+	err := blockForever(ready, nonce)
 	_, _ = fmt.Fprintf(env.Err, "laufwerk %s hold: %v\n", Argument, err)
 	return failure.ExitFailed
 }
 
-// stay announces that this process runs, and then does nothing else for as long as it lives. It returns only with an error.
-func stay(ready, nonce string) error {
+// blockForever announces that this process runs, and then does nothing else for as long as it lives. It returns only with an error.
+func blockForever(ready, nonce string) error {
 	held, err := announce(ready, nonce)
 	if err != nil {
 		return err
 	}
 	debug.SetGCPercent(-1) // but near the limit that Main has set
 	debug.FreeOSMemory()
-	process.Keep(held)
+	process.KeepOpen(held)
 	return nil
 }
 
-// withoutLinks makes sure that the paths lead where they say.
-func withoutLinks(paths []string) error {
+// requireNoLinks makes sure that the paths lead where they say.
+func requireNoLinks(paths []string) error {
 	for _, path := range paths {
 		for i := 1; i <= len(path); i++ {
 			if i < len(path) && path[i] != '/' {
@@ -108,16 +108,16 @@ func announce(ready, nonce string) (*process.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	f, tmp, err := fresh(dir, filepath.Base(ready), 0o600)
+	f, tmp, err := createBeside(dir, filepath.Base(ready), 0o600)
 	if err != nil {
 		return nil, err
 	}
-	err = lock.Hold(f)
+	err = lock.LockFile(f)
 	if err == nil {
 		_, err = f.WriteString(nonce)
 	}
 	if err == nil {
-		err = instead(dir, tmp, filepath.Base(ready))
+		err = replaceName(dir, tmp, filepath.Base(ready))
 	}
 	if err != nil {
 		_, _ = dir.Remove(tmp), f.Close()
@@ -126,29 +126,29 @@ func announce(ready, nonce string) (*process.File, error) {
 	return f, nil
 }
 
-// fresh is a new, empty file beside name, which nobody else has open.
-func fresh(dir *safefs.Root, name string, mode uint32) (*process.File, string, error) {
+// createBeside is a new, empty file beside name, which nobody else has open.
+func createBeside(dir *safefs.Root, name string, mode uint32) (*process.File, string, error) {
 	at, base := filepath.Split(name)
 	tmp := at + ".new-" + base
-	if err := clear(dir, tmp); err != nil {
+	if err := removeName(dir, tmp); err != nil {
 		return nil, "", err
 	}
 	f, err := dir.Create(tmp, mode)
 	return f, tmp, err
 }
 
-// instead gives tmp the name, whatever has it now.
-func instead(dir *safefs.Root, tmp, name string) error {
+// replaceName gives tmp the name, whatever has it now.
+func replaceName(dir *safefs.Root, tmp, name string) error {
 	if err := dir.Rename(tmp, name); err == nil {
 		return nil
 	}
-	if err := clear(dir, name); err != nil { // a directory
+	if err := removeName(dir, name); err != nil { // a directory
 		return err
 	}
 	return dir.Rename(tmp, name)
 }
 
-func clear(dir *safefs.Root, name string) error {
+func removeName(dir *safefs.Root, name string) error {
 	refused, err := dir.RemoveAll(context.Background(), name)
 	if err == nil && len(refused) > 0 {
 		err = fmt.Errorf("%s is in the way: %s", refused[0].Path, refused[0].Why)
@@ -156,32 +156,32 @@ func clear(dir *safefs.Root, name string) error {
 	return err
 }
 
-// Sight is what the host sees of an Init.
-type Sight int
+// Proof is what the host sees of an Init.
+type Proof int
 
 // Seen without Locked: its files are this host's, but locks do not reach from there to here.
 const (
-	Unseen Sight = iota // no such file, or another nonce in it
-	Seen                // the nonce is there
-	Locked              // and the file is locked
+	Unobserved Proof = iota // no such file, or another nonce in it
+	Seen                    // the nonce is there
+	Locked                  // and the file is locked
 )
 
-func (s Sight) String() string { return [...]string{"unseen", "seen", "locked"}[s] }
+func (s Proof) String() string { return [...]string{"unseen", "seen", "locked"}[s] }
 
-// askEvery is how often Await asks what has become of a sandbox.
-const askEvery = time.Second
+// askInterval is how often Await asks what has become of a sandbox.
+const askInterval = time.Second
 
-// Await looks until it sees enough, and returns the last that it saw. The wait ends with ctx, and with an error of ask, which
+// AwaitProof looks until it sees enough, and returns the last that it saw. The wait ends with ctx, and with an error of ask, which
 // is asked now and then what has become of the sandbox. Pauses grow by an eighth, so that no more than an eighth of what the
 // process took, some 5 to 50 ms, is waited too long.
-func Await(ctx context.Context, ready, nonce string, enough Sight, ask func(context.Context) error) (Sight, error) {
+func AwaitProof(ctx context.Context, ready, nonce string, enough Proof, ask func(context.Context) error) (Proof, error) {
 	asked := time.Duration(0)
 	for pause := time.Millisecond; ; pause = min(pause+pause/8, 100*time.Millisecond) {
-		seen, err := Look(ready, nonce)
+		seen, err := Observe(ready, nonce)
 		if seen >= enough {
 			return seen, nil
 		}
-		if asked += pause; asked > askEvery {
+		if asked += pause; asked > askInterval {
 			asked = 0
 			if err := ask(ctx); err != nil {
 				return seen, err
@@ -198,31 +198,31 @@ func Await(ctx context.Context, ready, nonce string, enough Sight, ask func(cont
 	}
 }
 
-// Look looks for what an Init with this nonce wrote to the file that the host knows as ready. Locked proves, as long as no
+// Observe looks for what an Init with this nonce wrote to the file that the host knows as ready. Locked proves, as long as no
 // agent was in there, that the sandbox has this host's files and that locks reach across: then records and locks of
 // supervisors can be trusted.
-func Look(ready, nonce string) (Sight, error) {
+func Observe(ready, nonce string) (Proof, error) {
 	dir, err := safefs.OpenRoot(filepath.Dir(ready))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Unseen, nil
+		return Unobserved, nil
 	}
 	if err != nil {
-		return Unseen, err
+		return Unobserved, err
 	}
 	defer dir.Close()
 	f, _, err := dir.Open(filepath.Base(ready))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Unseen, nil
+		return Unobserved, nil
 	}
 	if err != nil {
-		return Unseen, err
+		return Unobserved, err
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, int64(len(nonce)+1)))
 	if err != nil || string(b) != nonce {
-		return Unseen, err
+		return Unobserved, err
 	}
-	_, held, err := lock.Held(f)
+	_, held, err := lock.QueryFile(f)
 	if err != nil || !held {
 		return Seen, err
 	}

@@ -34,7 +34,7 @@ func as(in string) (env *system.Env, out *bytes.Buffer) {
 	return &system.Env{In: strings.NewReader(in), Out: out, Err: out, Now: time.Now}, out
 }
 
-func TestLookTellsWhatTheFirstProcessWrote(t *testing.T) {
+func TestObserveTellsWhatTheFirstProcessWrote(t *testing.T) {
 	for name, plant := range map[string]func(ready string){
 		"nothing before":  func(string) {},
 		"an earlier one":  func(ready string) { must(t, os.WriteFile(ready, []byte("nonce"), 0o600)) },
@@ -48,19 +48,19 @@ func TestLookTellsWhatTheFirstProcessWrote(t *testing.T) {
 			ready, victim := dir+"/ready", dir+"/victim"
 			must(t, os.WriteFile(victim, []byte("v"), 0o600))
 			plant(ready)
-			if seen, _ := Look(ready, "nonce"); seen == Locked {
+			if seen, _ := Observe(ready, "nonce"); seen == Locked {
 				t.Fatal("seen before it was there")
 			}
 			f, err := announce(ready, "nonce")
 			must(t, err)
-			if seen, err := Look(ready, "nonce"); seen != Locked || err != nil {
+			if seen, err := Observe(ready, "nonce"); seen != Locked || err != nil {
 				t.Errorf("%v %v", seen, err)
 			}
-			if seen, err := Look(ready, "another"); seen != Unseen || err != nil {
+			if seen, err := Observe(ready, "another"); seen != Unobserved || err != nil {
 				t.Errorf("another nonce: %v %v", seen, err)
 			}
 			must(t, f.Close())
-			if seen, err := Look(ready, "nonce"); seen != Seen || err != nil {
+			if seen, err := Observe(ready, "nonce"); seen != Seen || err != nil {
 				t.Errorf("after its end: %v %v", seen, err)
 			}
 			if b, _ := os.ReadFile(victim); string(b) != "v" {
@@ -68,7 +68,7 @@ func TestLookTellsWhatTheFirstProcessWrote(t *testing.T) {
 			}
 		})
 	}
-	if seen, err := Look(t.TempDir()+"/gone/ready", "nonce"); seen != Unseen || err != nil {
+	if seen, err := Observe(t.TempDir()+"/gone/ready", "nonce"); seen != Unobserved || err != nil {
 		t.Errorf("no directory: %v %v", seen, err)
 	}
 	if _, err := announce("ready", "nonce"); err == nil {
@@ -109,7 +109,7 @@ func TestPut(t *testing.T) {
 				must(t, c.plant(dir))
 			}
 			before := names(t, dir)
-			argv := Put(filepath.Join(dir, c.at), 0o640, len(c.in))
+			argv := PutFile(filepath.Join(dir, c.at), 0o640, len(c.in))
 			if c.size != "" {
 				argv[len(argv)-1] = c.size
 			}

@@ -14,14 +14,14 @@ import (
 // maxParts bounds what is read of parts together, in bytes.
 const maxParts = 64 << 20
 
-// parts are files that together are a supervisor's input. They are gone once they were read.
-type parts struct {
+// partFiles are files that together are a supervisor's input. They are gone once they were read.
+type partFiles struct {
 	sum   string
 	names []string
 	read  *bytes.Reader
 }
 
-func (p *parts) Read(b []byte) (int, error) {
+func (p *partFiles) Read(b []byte) (int, error) {
 	if p.read == nil {
 		whole, err := p.join()
 		if err != nil {
@@ -32,9 +32,9 @@ func (p *parts) Read(b []byte) (int, error) {
 	return p.read.Read(b)
 }
 
-func (p *parts) join() (whole []byte, err error) {
+func (p *partFiles) join() (whole []byte, err error) {
 	for _, name := range p.names {
-		part, err := take(name, maxParts-int64(len(whole)))
+		part, err := readOnce(name, maxParts-int64(len(whole)))
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +46,7 @@ func (p *parts) join() (whole []byte, err error) {
 	return whole, nil
 }
 
-func take(name string, limit int64) ([]byte, error) {
+func readOnce(name string, limit int64) ([]byte, error) {
 	if !filepath.IsAbs(name) {
 		return nil, fmt.Errorf("the part must be an absolute path, got %q", name)
 	}

@@ -36,7 +36,7 @@ func TestPartsAreOneInput(t *testing.T) {
 				must(t, os.WriteFile(name, whole[i*2500:(i+1)*2500], 0o600))
 			}
 			c.change(dir)
-			got, err := io.ReadAll(&parts{sum: hex.EncodeToString(sum[:]), names: names})
+			got, err := io.ReadAll(&partFiles{sum: hex.EncodeToString(sum[:]), names: names})
 			if c.says != "" {
 				if err == nil || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%d bytes, %v", len(got), err)
@@ -48,7 +48,7 @@ func TestPartsAreOneInput(t *testing.T) {
 			}
 		})
 	}
-	if _, err := io.ReadAll(&parts{names: []string{"relative"}}); err == nil {
+	if _, err := io.ReadAll(&partFiles{names: []string{"relative"}}); err == nil {
 		t.Error("a relative path is read")
 	}
 }
@@ -56,7 +56,7 @@ func TestPartsAreOneInput(t *testing.T) {
 // The command line ends as that of every supervisor, by which one is found.
 func TestASupervisorFromParts(t *testing.T) {
 	got := SuperviseFrom("/sandbox/ops/1", "5f", "/dev/shm/a", "/dev/shm/b")
-	if want := strings.Join([]string{Binary, Argument, "from", "5f", "/dev/shm/a", "/dev/shm/b", supervise.Inside, "/sandbox/ops/1"}, " "); strings.Join(got, " ") != want {
+	if want := strings.Join([]string{Binary, Argument, "from", "5f", "/dev/shm/a", "/dev/shm/b", supervise.InsideArgument, "/sandbox/ops/1"}, " "); strings.Join(got, " ") != want {
 		t.Errorf("%q", got)
 	}
 }

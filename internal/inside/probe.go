@@ -31,7 +31,7 @@ type Tool struct {
 // versionLimit is how long a program may take to tell its version.
 const versionLimit = 5 * time.Second
 
-func probe(env *system.Env, _ []string) error {
+func runProbe(env *system.Env, _ []string) error {
 	p := Probed{UID: system.UID(), GID: system.GID(), Path: env.Var("PATH"), Tools: map[string]Tool{}}
 	if b, err := files.Read("/proc/sys/kernel/osrelease"); err == nil {
 		p.Kernel = strings.TrimSpace(string(b))
@@ -62,4 +62,4 @@ func version(path string) (line string) {
 }
 
 // ReadProbe reads what Probe printed.
-func ReadProbe(stdout []byte) (Probed, error) { return read[Probed](stdout) }
+func ReadProbe(stdout []byte) (Probed, error) { return readAnswer[Probed](stdout) }

@@ -13,8 +13,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// put writes a file that an agent may not redirect: a login. It is not made durable; what needs that is written by the host.
-func put(env *system.Env, args []string) error {
+// runPut writes a file that an agent may not redirect: a login. It is not made durable; what needs that is written by the host.
+func runPut(env *system.Env, args []string) error {
 	path := args[0]
 	mode, err := strconv.ParseUint(args[1], 8, 32)
 	if err != nil || mode > 0o777 {
@@ -27,7 +27,7 @@ func put(env *system.Env, args []string) error {
 	if path != filepath.Clean(path) || !filepath.IsAbs(path) || path == "/" {
 		return fmt.Errorf("the file must be a clean absolute path, got %q", path)
 	}
-	root, name, err := mounted(path)
+	root, name, err := openMount(path)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func put(env *system.Env, args []string) error {
 			}
 		}
 	}
-	f, tmp, err := fresh(root, name, uint32(mode))
+	f, tmp, err := createBeside(root, name, uint32(mode))
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func put(env *system.Env, args []string) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = instead(root, tmp, name)
+		err = replaceName(root, tmp, name)
 	}
 	if err != nil {
 		_ = root.Remove(tmp)
@@ -57,9 +57,9 @@ func put(env *system.Env, args []string) error {
 	return err
 }
 
-// mounted is the mount that holds a path, and the path below it. An agent can neither move nor replace what is mounted; below
+// openMount is the mount that holds a path, and the path below it. An agent can neither move nor replace what is mounted; below
 // it, nothing is trusted.
-func mounted(path string) (*safefs.Root, string, error) {
+func openMount(path string) (*safefs.Root, string, error) {
 	root, err := safefs.OpenRoot("/")
 	if err != nil {
 		return nil, "", err

@@ -26,48 +26,48 @@ import (
 // not reach across there is none: then supervisors are started in the other way.
 
 // StandbyName is the socket's name.
-const StandbyName = supervise.Standby
+const StandbyName = supervise.StandbyArgument
 
-// standing is what one says first to whoever calls it, and taken what it then says to whoever started it.
+// standingByLine is what one says first to whoever calls it, and taken what it then says to whoever started it.
 const (
-	standing = "standing by\n"
-	taken    = "taken"
+	standingByLine = "standing by\n"
+	takenLine      = "taken"
 )
 
 const (
-	greetLimit = time.Second      // for that, on this host's side
-	callLimit  = 10 * time.Second // to be told what to do
+	greetingLimit = time.Second      // for that, on this host's side
+	callLimit     = 10 * time.Second // to be told what to do
 )
 
-// call says what a supervisor that stands by is to be. Its Spec follows, to the end of the stream.
-type call struct {
+// standbyCall says what a supervisor that stands by is to be. Its Spec follows, to the end of the stream.
+type standbyCall struct {
 	Dir string   `json:"dir"` // of records, as the sandbox sees it
 	Env []string `json:"env,omitempty"`
 }
 
-// standby waits at socket for a call, once it has told the environment. It does not where another one waits already.
-func standby(env *system.Env, socket string) int {
+// runStandby waits at socket for a call, once it has told the environment. It does not where another one waits already.
+func runStandby(env *system.Env, socket string) int {
 	system.IgnorePipe() // what was called stays, also where nobody hears that it was
-	conn, err := called(env, socket)
+	conn, err := acceptCall(env, socket)
 	if err == nil && conn == nil {
 		return failure.ExitDone
 	}
-	var c call
+	var c standbyCall
 	if err == nil {
 		defer conn.Close()
 		in := bufio.NewReader(conn)
-		if c, err = answered(conn, in); err == nil {
+		if c, err = readCall(conn, in); err == nil {
 			crash.Adopt(c.Env)
-			env.In, env.Out = in, once{conn}
-			return supervisor(env, c.Dir)
+			env.In, env.Out = in, oneShotConn{conn}
+			return runSupervisor(env, c.Dir)
 		}
 	}
 	_, _ = fmt.Fprintf(env.Err, "laufwerk %s standby: %v\n", Argument, err)
 	return failure.ExitFailed
 }
 
-// called is the first connection to socket; nil where another process waits there.
-func called(env *system.Env, socket string) (net.Conn, error) {
+// acceptCall is the first connection to socket; nil where another process waits there.
+func acceptCall(env *system.Env, socket string) (net.Conn, error) {
 	dir, err := safefs.OpenRoot(filepath.Dir(socket))
 	if err != nil {
 		return nil, err
@@ -78,9 +78,9 @@ func called(env *system.Env, socket string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	alone, err := lock.Take(f, supervise.Standby)
-	if failure.Is(err, failure.LockHeld) {
-		return nil, environment(env, nil)
+	alone, err := lock.Take(f, supervise.StandbyArgument)
+	if failure.Is(err, failure.LockBusy) {
+		return nil, printEnvironment(env, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func called(env *system.Env, socket string) (net.Conn, error) {
 		return nil, err
 	}
 	defer l.Close()
-	if err := environment(env, nil); err != nil {
+	if err := printEnvironment(env, nil); err != nil {
 		return nil, err
 	}
 	conn, err := l.Accept()
@@ -101,15 +101,15 @@ func called(env *system.Env, socket string) (net.Conn, error) {
 	// Whoever else comes finds nobody, rather than one that is busy. The next one is started when stdout ends.
 	_, _ = l.Close(), dir.Remove(name)
 	alone.Release()
-	_, _ = fmt.Fprintln(env.Out, taken)
-	return conn, process.ForgetStdio()
+	_, _ = fmt.Fprintln(env.Out, takenLine)
+	return conn, process.DetachStdio()
 }
 
-// answered greets whoever has called, and reads what is wanted.
-func answered(conn net.Conn, in *bufio.Reader) (c call, err error) {
+// readCall greets whoever has called, and reads what is wanted.
+func readCall(conn net.Conn, in *bufio.Reader) (c standbyCall, err error) {
 	limit := time.AfterFunc(callLimit, func() { _ = conn.Close() })
 	defer limit.Stop()
-	if _, err := io.WriteString(conn, standing); err != nil {
+	if _, err := io.WriteString(conn, standingByLine); err != nil {
 		return c, err
 	}
 	line, err := in.ReadBytes('\n')
@@ -119,19 +119,19 @@ func answered(conn net.Conn, in *bufio.Reader) (c call, err error) {
 	return c, err
 }
 
-// once is a connection that is over when something was said on it.
-type once struct{ net.Conn }
+// oneShotConn is a connection that is over when something was said on it.
+type oneShotConn struct{ net.Conn }
 
-func (o once) Write(b []byte) (int, error) {
+func (o oneShotConn) Write(b []byte) (int, error) {
 	n, err := o.Conn.Write(b)
 	_ = o.Close()
 	return n, err
 }
 
-// Take makes the supervisor that stands by at socket, as this host knows it, the one of the operation whose directory of records
+// TakeStandby makes the supervisor that stands by at socket, as this host knows it, the one of the operation whose directory of records
 // the sandbox knows as dir. What it is to run is still to be given to the pipe's In. An error says that there is none, and that
 // nothing was started.
-func Take(ctx context.Context, socket, dir string, env []string) (supervise.Pipe, error) {
+func TakeStandby(ctx context.Context, socket, dir string, env []string) (supervise.Pipe, error) {
 	var none supervise.Pipe
 	at, err := safefs.OpenRoot(filepath.Dir(socket))
 	if err != nil {
@@ -142,11 +142,11 @@ func Take(ctx context.Context, socket, dir string, env []string) (supervise.Pipe
 	if err != nil {
 		return none, err
 	}
-	if err := greeted(conn); err != nil {
+	if err := readGreeting(conn); err != nil {
 		_ = conn.Close()
 		return none, err
 	}
-	b, err := json.Marshal(call{Dir: dir, Env: env})
+	b, err := json.Marshal(standbyCall{Dir: dir, Env: env})
 	if err == nil {
 		_, err = conn.Write(append(b, '\n'))
 	}
@@ -157,14 +157,14 @@ func Take(ctx context.Context, socket, dir string, env []string) (supervise.Pipe
 	return supervise.Pipe{In: input{conn}, Out: conn, Close: func() { _ = conn.Close() }}, nil
 }
 
-func greeted(conn net.Conn) error {
-	limit := time.AfterFunc(greetLimit, func() { _ = conn.Close() })
+func readGreeting(conn net.Conn) error {
+	limit := time.AfterFunc(greetingLimit, func() { _ = conn.Close() })
 	defer limit.Stop()
-	b := make([]byte, len(standing))
+	b := make([]byte, len(standingByLine))
 	if _, err := io.ReadFull(conn, b); err != nil {
 		return err
 	}
-	if string(b) != standing {
+	if string(b) != standingByLine {
 		return errors.New("somebody else answers at the socket")
 	}
 	return nil
@@ -180,32 +180,32 @@ func (i input) Close() error {
 	return i.Conn.Close()
 }
 
-// soonest and latest bound the pauses before a supervisor that did not come to stand by is started again.
+// minRestartPause and latest bound the pauses before a supervisor that did not come to stand by is started again.
 const (
-	soonest = 100 * time.Millisecond
-	latest  = time.Minute
+	minRestartPause = 100 * time.Millisecond
+	maxRestartPause = time.Minute
 )
 
-// relieve keeps a supervisor standing by at socket, for as long as this process lives. told is called when the first one does,
+// keepStandby keeps a supervisor standing by at socket, for as long as this process lives. told is called when the first one does,
 // or could not.
-func relieve(env *system.Env, socket string, told func()) {
+func keepStandby(env *system.Env, socket string, told func()) {
 	vars := make([]string, 0, len(env.Vars))
 	for name, value := range env.Vars {
 		vars = append(vars, name+"="+value)
 	}
-	for pause := soonest; ; {
-		if stand(socket, vars, told) {
-			pause = soonest
+	for pause := minRestartPause; ; {
+		if startStandby(socket, vars, told) {
+			pause = minRestartPause
 			continue
 		}
 		told()
 		time.Sleep(pause)
-		pause = min(2*pause, latest)
+		pause = min(2*pause, maxRestartPause)
 	}
 }
 
-// stand starts a supervisor that stands by, tells when it does, and returns when it was taken, or has ended otherwise.
-func stand(socket string, vars []string, told func()) (ok bool) {
+// startStandby starts a supervisor that stands by, tells when it does, and returns when it was taken, or has ended otherwise.
+func startStandby(socket string, vars []string, told func()) (ok bool) {
 	d, err := process.DetachReaped(Binary, Standby(socket), vars, "/dev/null")
 	if err != nil {
 		return false
@@ -213,7 +213,7 @@ func stand(socket string, vars []string, told func()) (ok bool) {
 	defer d.Out.Close()
 	_ = d.In.Close()
 	for out := bufio.NewScanner(d.Out); out.Scan(); told() {
-		ok = out.Text() == taken
+		ok = out.Text() == takenLine
 	}
 	return ok
 }

@@ -29,7 +29,7 @@ func (s served) socket() string { return filepath.Join(s.ops, StandbyName) }
 func (s served) Launch(ctx context.Context, dir string, spec supervise.Spec) error {
 	return supervise.Handshake(ctx, dir, spec, func(ctx context.Context, _ []byte) (p supervise.Pipe, err error) {
 		for err = errors.New("none yet"); err != nil && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-			if p, err = Take(ctx, s.socket(), "/laufwerk/ops/"+filepath.Base(dir), nil); err == nil {
+			if p, err = TakeStandby(ctx, s.socket(), "/laufwerk/ops/"+filepath.Base(dir), nil); err == nil {
 				return p, nil
 			}
 		}
@@ -72,7 +72,7 @@ func TestASupervisorThatStandsBy(t *testing.T) {
 	if exit := wait(t, long); exit.Code != 8 || !exit.Interrupted {
 		t.Errorf("%+v", exit)
 	}
-	eventually(t, "nothing is left of it", func() bool { f, settled := supervise.Settled(long.Dir()); return settled && f.Sure })
+	eventually(t, "nothing is left of it", func() bool { f, settled := supervise.NeedsNoFence(long.Dir()); return settled && f.Sure })
 	if err := s.Interrupt(bounded(t), long.Dir()); !errors.Is(err, process.ErrGone) {
 		t.Errorf("after its end: %v", err)
 	}
@@ -177,7 +177,7 @@ func TestOneThatStandsByServesOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if p, err := Take(bounded(t), s.socket(), "/laufwerk/ops/none", nil); err == nil {
+			if p, err := TakeStandby(bounded(t), s.socket(), "/laufwerk/ops/none", nil); err == nil {
 				got.Add(1)
 				p.Close()
 			}
@@ -199,20 +199,20 @@ func TestOneThatStandsByServesOnce(t *testing.T) {
 	var p supervise.Pipe
 	eventually(t, "one stands by", func() (ok bool) {
 		var err error
-		p, err = Take(bounded(t), s.socket(), "/laufwerk/ops/half", nil)
+		p, err = TakeStandby(bounded(t), s.socket(), "/laufwerk/ops/half", nil)
 		return err == nil
 	})
 	_, _ = io.WriteString(p.In, `{"argv":["sh","-c","echo run"],"env":[],"dir":"/","maxOutp`)
 	p.Close()
 	eventually(t, "the next one stands by", func() bool { _, err := os.Lstat(s.socket()); return err == nil })
-	if v, err := supervise.Look(half); err != nil || v.Status != supervise.NotStarted {
+	if v, err := supervise.ReadState(half); err != nil || v.Status != supervise.NotStarted {
 		t.Errorf("%+v %v", v, err)
 	}
 }
 
 // An agent can end what stands by, take its place and hold its lock. The first process outlives that, and supervisors come up in
 // the other way.
-func TestAnAgentAtThePlaceOfOneThatStandsBy(t *testing.T) {
+func TestAnAgentThatImpersonatesTheStandby(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	s.exec("", "sh", "-c", "kill -9 -1")
@@ -229,7 +229,7 @@ func TestAnAgentAtThePlaceOfOneThatStandsBy(t *testing.T) {
 	} {
 		s.exec("", "sh", "-c", "cd /laufwerk/ops && rm -rf standby && "+script+" && kill -9 -1") // in place of the socket of one that was just killed
 		eventually(t, name+" is there, or one that stands by", func() bool { _, err := os.Lstat(s.socket()); return err == nil })
-		if _, err := Take(bounded(t), s.socket(), "/laufwerk/ops/none", nil); err != nil && errors.Is(err, context.DeadlineExceeded) {
+		if _, err := TakeStandby(bounded(t), s.socket(), "/laufwerk/ops/none", nil); err != nil && errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", name, err)
 		}
 		p, err := supervise.Start(bounded(t), s.box, s.dir(strings.Fields(name)[1]), run("sh", "-c", "exit 3"))
@@ -238,7 +238,7 @@ func TestAnAgentAtThePlaceOfOneThatStandsBy(t *testing.T) {
 			t.Errorf("%s: %+v", name, exit)
 		}
 	}
-	if seen, err := Look(s.ops+"/ready", s.nonce); seen != Locked || err != nil || !s.running() {
+	if seen, err := Observe(s.ops+"/ready", s.nonce); seen != Locked || err != nil || !s.running() {
 		t.Errorf("%v %v", seen, err)
 	}
 }
@@ -248,7 +248,7 @@ func TestSomebodyElseAtTheSocket(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, StandbyName)
 	ctx := bounded(t)
-	if _, err := Take(ctx, at, "/x", nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := TakeStandby(ctx, at, "/x", nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("nobody: %v", err)
 	}
 	for name, does := range map[string]func(net.Conn){
@@ -270,7 +270,7 @@ func TestSomebodyElseAtTheSocket(t *testing.T) {
 				b, _ := io.ReadAll(c)
 				learned <- string(b)
 			}()
-			if _, err := Take(ctx, at, "/laufwerk/ops/secret", nil); err == nil {
+			if _, err := TakeStandby(ctx, at, "/laufwerk/ops/secret", nil); err == nil {
 				t.Error("it was taken")
 			}
 			if got := <-learned; got != "" {
@@ -284,7 +284,7 @@ func TestSomebodyElseAtTheSocket(t *testing.T) {
 	defer l.Close()
 	must(t, os.RemoveAll(at))
 	must(t, os.Symlink(elsewhere, at))
-	if _, err := Take(ctx, at, "/x", nil); err == nil {
+	if _, err := TakeStandby(ctx, at, "/x", nil); err == nil {
 		t.Error("it went to where a link leads")
 	}
 }

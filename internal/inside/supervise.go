@@ -11,21 +11,21 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-// supervisor becomes one, after it has left what started it.
-func supervisor(env *system.Env, dir string) int {
-	talk, err := process.Leave(supervise.LogPath(dir))
+// runSupervisor becomes one, after it has left what started it.
+func runSupervisor(env *system.Env, dir string) int {
+	talk, err := process.Daemonize(supervise.LogPath(dir))
 	if err == nil {
 		env.Err = talk // else it is still that of the starting process, which learns it
 	}
-	return supervise.Contained(env, dir)
+	return supervise.MainInSandbox(env, dir)
 }
 
 func launcher(env *system.Env) supervise.LocalLauncher {
-	return supervise.LocalLauncher{Now: env.Now, Apart: true}
+	return supervise.LocalLauncher{Now: env.Now, OwnsAllProcesses: true}
 }
 
-// answer is what interrupt prints.
-type answer struct {
+// interruptAnswer is what interrupt prints.
+type interruptAnswer struct {
 	Gone bool `json:"gone"` // there is no living supervisor
 }
 
@@ -34,30 +34,30 @@ func interrupt(env *system.Env, args []string) error {
 	if err != nil && !errors.Is(err, process.ErrGone) {
 		return err
 	}
-	return json.NewEncoder(env.Out).Encode(answer{Gone: err != nil})
+	return json.NewEncoder(env.Out).Encode(interruptAnswer{Gone: err != nil})
 }
 
 // Interrupted reads what Interrupt printed: nil, process.ErrGone where no supervisor lived, or that it is no answer.
 func Interrupted(stdout []byte) error {
-	a, err := read[answer](stdout)
+	a, err := readAnswer[interruptAnswer](stdout)
 	if err == nil && a.Gone {
 		return process.ErrGone
 	}
 	return err
 }
 
-// fence tells what the launcher of the place itself finds. Of a supervisor that was killed it is never sure: its descendants
+// runFence tells what the launcher of the place itself finds. Of a supervisor that was killed it is never sure: its descendants
 // have passed to Init, as have those of every other one, and an agent can take the mark off. Only the end of the whole
 // sandbox makes that sure.
-func fence(env *system.Env, args []string) error {
+func runFence(env *system.Env, args []string) error {
 	return json.NewEncoder(env.Out).Encode(launcher(env).Fence(context.Background(), args[0]))
 }
 
 // Fenced reads what Fence printed.
-func Fenced(stdout []byte) (supervise.Fenced, error) { return read[supervise.Fenced](stdout) }
+func Fenced(stdout []byte) (supervise.Fenced, error) { return readAnswer[supervise.Fenced](stdout) }
 
-// read takes an answer, which is one line of JSON.
-func read[T any](stdout []byte) (out T, err error) {
+// readAnswer takes an answer, which is one line of JSON.
+func readAnswer[T any](stdout []byte) (out T, err error) {
 	if err := json.Unmarshal(stdout, &out); err != nil {
 		return out, fmt.Errorf("no answer from inside: %w", err)
 	}

@@ -23,8 +23,8 @@ const (
 	Cancel MessageKind = "cancel"
 )
 
-// Who sent a message: kept with an approval.
-type Who struct {
+// Sender sent a message: kept with an approval.
+type Sender struct {
 	UID      int      `json:"uid"`
 	User     string   `json:"user,omitempty"`
 	Terminal string   `json:"terminal,omitempty"` // "" where there was none
@@ -39,7 +39,7 @@ type Message struct {
 	Value  json.RawMessage `json:"value,omitempty"`  // answer
 	Digest string          `json:"digest,omitempty"` // answer: the frozen content that the person was shown
 	Reason string          `json:"reason,omitempty"` // cancel
-	Who    Who             `json:"who"`
+	Who    Sender          `json:"who"`
 	name   string
 }
 
@@ -92,8 +92,8 @@ func (j *Journal) Messages() ([]Message, error) {
 	return out, nil
 }
 
-// Done removes a message whose consequence is journaled.
-func (j *Journal) Done(m Message) error {
+// RemoveMessage removes a message whose consequence is journaled.
+func (j *Journal) RemoveMessage(m Message) error {
 	crash.Point("journal/before-done")
 	return files.Remove(filepath.Join(j.InboxDir(), m.name))
 }

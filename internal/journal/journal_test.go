@@ -15,7 +15,7 @@ import (
 func write(t *testing.T, n int) (dir, log string) {
 	t.Helper()
 	dir = t.TempDir()
-	w, old, err := journal.At(dir).Open()
+	w, old, err := journal.Open(dir).Open()
 	if err != nil || len(old) != 0 {
 		t.Fatalf("open: %v, %d records", err, len(old))
 	}
@@ -61,11 +61,11 @@ func TestEveryTornTailIsCutAndEveryEarlierDamageIsRefused(t *testing.T) {
 				want++
 			}
 		}
-		got, err := journal.At(d).Read()
+		got, err := journal.Open(d).Read()
 		if err != nil || len(got) != want {
 			t.Fatalf("cut at %d: %d records, %v; want %d", cut, len(got), err, want)
 		}
-		w, got, err := journal.At(d).Open()
+		w, got, err := journal.Open(d).Open()
 		if err != nil || len(got) != want {
 			t.Fatalf("open, cut at %d: %d records, %v; want %d", cut, len(got), err, want)
 		}
@@ -73,7 +73,7 @@ func TestEveryTornTailIsCutAndEveryEarlierDamageIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = w.Close()
-		if got, err = journal.At(d).Read(); err != nil || len(got) != want+1 {
+		if got, err = journal.Open(d).Read(); err != nil || len(got) != want+1 {
 			t.Fatalf("append after a cut at %d: %d records, %v", cut, len(got), err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestEveryTornTailIsCutAndEveryEarlierDamageIsRefused(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(d, "journal"), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := journal.At(d).Read()
+		got, err := journal.Open(d).Read()
 		switch {
 		case i < last && !failure.Is(err, failure.JournalInvalid):
 			t.Fatalf("byte %d flipped before the last record: %d records, %v; want a refusal", i, len(got), err)
@@ -99,53 +99,53 @@ func TestAZeroFilledTailIsTorn(t *testing.T) {
 	f, _ := os.OpenFile(log, os.O_APPEND|os.O_WRONLY, 0)
 	_, _ = f.Write(make([]byte, 4096))
 	_ = f.Close()
-	if got, err := journal.At(dir).Read(); err != nil || len(got) != 3 {
+	if got, err := journal.Open(dir).Read(); err != nil || len(got) != 3 {
 		t.Fatalf("%d records, %v", len(got), err)
 	}
 }
 
 func TestANewerFormatIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	w, _, err := journal.At(dir).Open()
+	w, _, err := journal.Open(dir).Open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = w.Append(journal.Record{Type: journal.Begin, Version: "2.0"})
-	if _, err := journal.At(dir).Read(); !failure.Is(err, failure.StoreNewer) {
+	if _, err := journal.Open(dir).Read(); !failure.Is(err, failure.StoreNewer) {
 		t.Fatalf("got %v", err)
 	}
 }
 
 func TestLargeValuesAreBlobsAndDamageIsSeen(t *testing.T) {
-	j := journal.At(t.TempDir())
+	j := journal.Open(t.TempDir())
 	small := json.RawMessage(`"x"`)
 	big := json.RawMessage(`"` + strings.Repeat("y", journal.BlobThreshold) + `"`)
 	for _, v := range []json.RawMessage{small, big, big} {
-		k, err := j.Keep(v)
+		k, err := j.StoreValue(v)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if (k.Blob != "") != (len(v) > journal.BlobThreshold) {
 			t.Fatalf("a value of %d bytes: blob %q", len(v), k.Blob)
 		}
-		got, err := j.Load(k)
+		got, err := j.LoadValue(k)
 		if err != nil || string(got) != string(v) {
 			t.Fatalf("%v", err)
 		}
 	}
-	k, _ := j.Keep(big)
+	k, _ := j.StoreValue(big)
 	names, _ := filepath.Glob(filepath.Join(filepath.Dir(j.InboxDir()), "blobs", "*"))
 	if len(names) != 1 {
 		t.Fatalf("%d blobs for one value", len(names))
 	}
 	_ = os.WriteFile(names[0], []byte(`"z"`), 0o600)
-	if _, err := j.Load(k); !failure.Is(err, failure.JournalInvalid) {
+	if _, err := j.LoadValue(k); !failure.Is(err, failure.JournalInvalid) {
 		t.Fatalf("a damaged blob: %v", err)
 	}
 }
 
 func TestInboxKeepsOrderAndRemovesOnlyWhatIsDone(t *testing.T) {
-	j := journal.At(t.TempDir())
+	j := journal.Open(t.TempDir())
 	for i, key := range []string{"a", "b", "c"} {
 		if err := j.Send(journal.Message{Kind: journal.Answer, Key: key, At: time.Unix(int64(i), 0)}); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestInboxKeepsOrderAndRemovesOnlyWhatIsDone(t *testing.T) {
 	if err != nil || len(ms) != 3 || ms[0].Key != "a" || ms[2].Key != "c" {
 		t.Fatalf("%v %v", ms, err)
 	}
-	if err := j.Done(ms[0]); err != nil {
+	if err := j.RemoveMessage(ms[0]); err != nil {
 		t.Fatal(err)
 	}
 	if ms, _ = j.Messages(); len(ms) != 2 || ms[0].Key != "b" {

@@ -52,17 +52,17 @@ func (j *Journal) parse(b []byte) (records []Record, good int64, err error) {
 		if size == 0 {
 			for i := off + 1; i+frameHead < len(b); i++ {
 				if _, later := frameAt(b[i:]); later > 0 {
-					return nil, 0, j.damaged("record %d (at byte %d) is damaged and records follow it", len(records)+1, off)
+					return nil, 0, j.damagedError("record %d (at byte %d) is damaged and records follow it", len(records)+1, off)
 				}
 			}
 			break
 		}
 		var r Record
 		if err := json.Unmarshal(payload, &r); err != nil {
-			return nil, 0, j.damaged("record %d (at byte %d) is no record: %v", len(records)+1, off, err)
+			return nil, 0, j.damagedError("record %d (at byte %d) is no record: %v", len(records)+1, off, err)
 		}
 		if r.Whole != nil {
-			if r, err = j.whole(r); err != nil {
+			if r, err = j.resolveWhole(r); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -71,9 +71,9 @@ func (j *Journal) parse(b []byte) (records []Record, good int64, err error) {
 	}
 	if len(records) > 0 {
 		if records[0].Type != Begin {
-			return nil, 0, j.damaged("it does not start with a %q record", Begin)
+			return nil, 0, j.damagedError("it does not start with a %q record", Begin)
 		}
-		if v := records[0].Version; major(v) != major(Version) {
+		if v := records[0].Version; majorVersion(v) != majorVersion(Version) {
 			return nil, 0, failure.New(failure.StoreNewer, "%s has format %s and this laufwerk reads %s", j.logPath(), v, Version).
 				WithHint("use the laufwerk that started this run, or a newer one")
 		}
@@ -81,7 +81,7 @@ func (j *Journal) parse(b []byte) (records []Record, good int64, err error) {
 	return records, int64(off), nil
 }
 
-func major(v string) string {
+func majorVersion(v string) string {
 	for i := range v {
 		if v[i] == '.' {
 			return v[:i]
@@ -90,16 +90,16 @@ func major(v string) string {
 	return v
 }
 
-// damaged is the failure of a log that cannot be read. The run can still be given up: its claims are in the store.
-func (j *Journal) damaged(format string, args ...any) error {
+// damagedError is the failure of a log that cannot be read. The run can still be given up: its claims are in the store.
+func (j *Journal) damagedError(format string, args ...any) error {
 	run := filepath.Base(j.dir)
 	e := failure.New(failure.JournalInvalid, format, args...)
 	e.Message = "the journal " + j.logPath() + " is damaged: " + e.Message
 	return e.WithPaths(j.logPath()).WithHint("laufwerk claims list\nlaufwerk runs cancel %s && laufwerk cleanup %s", run, run)
 }
 
-// unusable is the failure of a log that is perhaps only out of reach: full disk, permissions.
-func (j *Journal) unusable(err error, doing string) error {
+// unusableError is the failure of a log that is perhaps only out of reach: full disk, permissions.
+func (j *Journal) unusableError(err error, doing string) error {
 	e := &failure.Error{Kind: failure.JournalInvalid, Message: doing, Err: err}
 	if f := failure.As(err); f != nil {
 		e.Kind, e.Hint, e.Paths, e.Fields, e.Conditions = f.Kind, f.Hint, f.Paths, f.Fields, f.Conditions
@@ -120,8 +120,8 @@ type Journal struct {
 	dir string
 }
 
-// At is the journal in a run's folder; nothing is opened.
-func At(runDir string) *Journal { return &Journal{dir: runDir} }
+// Open is the journal in a run's folder; nothing is opened.
+func Open(runDir string) *Journal { return &Journal{dir: runDir} }
 
 func (j *Journal) logPath() string { return filepath.Join(j.dir, "journal") }
 
@@ -132,7 +132,7 @@ func (j *Journal) Read() ([]Record, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, j.unusable(err, "read the journal")
+		return nil, j.unusableError(err, "read the journal")
 	}
 	records, _, err := j.parse(b)
 	return records, err
@@ -153,12 +153,12 @@ type Writer struct {
 func (j *Journal) Open() (*Writer, []Record, error) {
 	f, err := files.Append(j.logPath())
 	if err != nil {
-		return nil, nil, j.unusable(err, "open the journal")
+		return nil, nil, j.unusableError(err, "open the journal")
 	}
 	records, good, err := j.recover(f)
 	if err != nil {
 		_ = f.Close()
-		return nil, nil, j.unusable(err, "open the journal")
+		return nil, nil, j.unusableError(err, "open the journal")
 	}
 	return &Writer{j: j, f: f, end: good}, records, nil
 }
@@ -189,7 +189,7 @@ func (j *Journal) recover(f *files.File) ([]Record, int64, error) {
 // Append makes one record durable. When that fails, the record certainly is not part of the log, and the writer is of no
 // use any more: the run goes on with another one.
 func (w *Writer) Append(r Record) error {
-	frame, err := w.j.frame(r)
+	frame, err := w.j.encodeFrame(r)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (w *Writer) Append(r Record) error {
 	}
 	if err != nil {
 		_ = w.f.Truncate(w.end) // or it is torn, which the next writer finds out
-		w.broken = w.j.unwritten(err, "the journal could not be written: mend that")
+		w.broken = w.j.writeError(err, "the journal could not be written: mend that")
 		return w.broken
 	}
 	w.end += int64(len(frame))
@@ -213,12 +213,12 @@ func (w *Writer) Append(r Record) error {
 	return nil
 }
 
-// frame is a record as it stands in the log. A large one is durable as a blob when this returns.
-func (j *Journal) frame(r Record) ([]byte, error) {
+// encodeFrame is a record as it stands in the log. A large one is durable as a blob when this returns.
+func (j *Journal) encodeFrame(r Record) ([]byte, error) {
 	payload, err := json.Marshal(r)
 	if err == nil && len(payload) > WholeThreshold {
 		var v *Value
-		if v, err = j.Keep(payload); err == nil {
+		if v, err = j.StoreValue(payload); err == nil {
 			payload, err = json.Marshal(Record{Type: r.Type, At: r.At, Op: r.Op, Whole: v})
 		}
 	}
@@ -235,20 +235,20 @@ func (j *Journal) frame(r Record) ([]byte, error) {
 	return frame, nil
 }
 
-// whole is the record that a frame stands for.
-func (j *Journal) whole(head Record) (r Record, err error) {
-	b, err := j.Load(head.Whole)
+// resolveWhole is the record that a frame stands for.
+func (j *Journal) resolveWhole(head Record) (r Record, err error) {
+	b, err := j.LoadValue(head.Whole)
 	if err != nil {
 		return r, err
 	}
 	if err := json.Unmarshal(b, &r); err != nil {
-		return r, j.damaged("the record in the blob %s is none: %v", head.Whole.Blob, err)
+		return r, j.damagedError("the record in the blob %s is none: %v", head.Whole.Blob, err)
 	}
 	return r, nil
 }
 
-// unwritten is the failure of what could not be made durable.
-func (j *Journal) unwritten(err error, what string) error {
+// writeError is the failure of what could not be made durable.
+func (j *Journal) writeError(err error, what string) error {
 	if files.NoSpace(err) {
 		what = "the disk of " + j.dir + " is full; " + what
 	}

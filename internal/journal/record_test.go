@@ -66,7 +66,7 @@ func TestLargeRecordsAreBlobs(t *testing.T) {
 		{Type: journal.Started, Op: "b", Attempt: 1},
 	}
 	dir := t.TempDir()
-	j := journal.At(dir)
+	j := journal.Open(dir)
 	w, _, err := j.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestAFailedAppendLeavesNothing(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)
 	dir := t.TempDir()
-	j := journal.At(dir)
+	j := journal.Open(dir)
 	w, _, err := j.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestAFailedAppendLeavesNothing(t *testing.T) {
 // A line that a killed worker left torn takes no other with it.
 func TestATornEventIsPassedOver(t *testing.T) {
 	dir := t.TempDir()
-	j := journal.At(dir)
+	j := journal.Open(dir)
 	for i, torn := range []string{`{"kind":"operation","te`, ``, "\n"} {
 		f, err := os.OpenFile(j.EventsPath(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {

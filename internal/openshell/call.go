@@ -20,8 +20,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// limits bound every call but Exec, whatever its context says.
-type limits struct {
+// callLimits bound every call but Exec, whatever its context says.
+type callLimits struct {
 	ping   time.Duration // also to connect
 	info   time.Duration
 	query  time.Duration
@@ -29,8 +29,8 @@ type limits struct {
 }
 
 // A gateway answers all of these at once; one on a busy machine takes seconds, one that hangs for ever.
-func standardLimits() limits {
-	return limits{ping: 5 * time.Second, info: 10 * time.Second, query: 30 * time.Second, effect: 2 * time.Minute}
+func standardLimits() callLimits {
+	return callLimits{ping: 5 * time.Second, info: 10 * time.Second, query: 30 * time.Second, effect: 2 * time.Minute}
 }
 
 // call is what is known of one request: the outcome of an effect follows from it, not from the status alone, which the library
@@ -49,9 +49,9 @@ type callKey struct{}
 // errLimit is the cause of a call's end that its limit brought about.
 var errLimit = errors.New("the call's limit has passed")
 
-// begin bounds a call and watches it. The cancel function ends it; it has to be called. The gateway is not told of the limit, nor
+// beginCall bounds a call and watches it. The cancel function ends it; it has to be called. The gateway is not told of the limit, nor
 // of the caller's deadline: it would end the call at the same moment, in words of its own.
-func begin(parent context.Context, limit time.Duration) (*call, context.CancelFunc) {
+func beginCall(parent context.Context, limit time.Duration) (*call, context.CancelFunc) {
 	c := &call{parent: parent, limit: limit}
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(parent), callKey{}, c))
 	c.ctx = ctx
@@ -86,23 +86,23 @@ func (watch) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	}
 }
 
-// TooLarge is a request that no gateway would take: it was not sent. Sizes are in bytes.
-type TooLarge struct{ Size, Limit int }
+// RequestTooLarge is a request that no gateway would take: it was not sent. Sizes are in bytes.
+type RequestTooLarge struct{ Size, Limit int }
 
-func (t *TooLarge) Error() string {
+func (t *RequestTooLarge) Error() string {
 	return fmt.Sprintf("the request has %d bytes, and a gateway takes at most %d", t.Size, t.Limit)
 }
 
-// fits refuses a message before it is sent.
-func fits(m proto.Message) error {
+// checkSize refuses a message before it is sent.
+func checkSize(m proto.Message) error {
 	if n := proto.Size(m); n > maxSent {
-		return &TooLarge{Size: n, Limit: maxSent}
+		return &RequestTooLarge{Size: n, Limit: maxSent}
 	}
 	return nil
 }
 
-// refused says whether the gateway answered that it did nothing.
-func (c *call) refused(err error) bool {
+// wasRefused says whether the gateway answered that it did nothing.
+func (c *call) wasRefused(err error) bool {
 	return c.answered.Load() && slices.Contains([]codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound}, status.Code(err))
 }
 
@@ -111,24 +111,24 @@ func (c *call) outcome(err error) resource.Outcome {
 	switch {
 	case err == nil:
 		return resource.Done
-	case c.refused(err) || !c.sent.Load():
+	case c.wasRefused(err) || !c.sent.Load():
 		return resource.NotDone
 	default:
 		return resource.Unknown
 	}
 }
 
-// says whether the gateway itself answered with a code and with words, in any case.
-func (c *call) says(err error, code codes.Code, words string) bool {
-	return err != nil && c.answered.Load() && status.Code(err) == code && strings.Contains(strings.ToLower(said(err)), words)
+// hasAnswer whether the gateway itself answered with a code and with words, in any case.
+func (c *call) hasAnswer(err error, code codes.Code, words string) bool {
+	return err != nil && c.answered.Load() && status.Code(err) == code && strings.Contains(strings.ToLower(statusText(err)), words)
 }
 
-// effect ends a call that changes something: its outcome, and the failure with what was tried.
-func (g *Gateway) effect(c *call, err error, format string, args ...any) (resource.Outcome, error) {
+// endEffect ends a call that changes something: its outcome, and the failure with what was tried.
+func (g *Gateway) endEffect(c *call, err error, format string, args ...any) (resource.Outcome, error) {
 	done := c.outcome(err)
 	kind := failure.Failed
 	switch {
-	case c.says(err, codes.AlreadyExists, ""):
+	case c.hasAnswer(err, codes.AlreadyExists, ""):
 		kind = failure.AlreadyExists
 	case done == resource.Unknown:
 		kind = failure.OutcomeUnknown
@@ -136,8 +136,8 @@ func (g *Gateway) effect(c *call, err error, format string, args ...any) (resour
 	return done, g.explain(c, err, kind, format, args...)
 }
 
-// look ends a call that changes nothing.
-func (g *Gateway) look(c *call, err error, format string, args ...any) error {
+// endRead ends a call that changes nothing.
+func (g *Gateway) endRead(c *call, err error, format string, args ...any) error {
 	return g.explain(c, err, failure.Failed, format, args...)
 }
 
@@ -166,26 +166,26 @@ func (g *Gateway) cause(c *call, err error) error {
 	case c.answered.Load():
 		switch code {
 		case codes.InvalidArgument, codes.FailedPrecondition, codes.AlreadyExists, codes.OutOfRange:
-			return errors.New(c.text(err))
+			return errors.New(c.redactedText(err))
 		case codes.Unimplemented:
-			return failure.New(failure.Unsupported, "%s", c.text(err))
+			return failure.New(failure.Unsupported, "%s", c.redactedText(err))
 		case codes.PermissionDenied, codes.Unauthenticated:
-			return failure.New(failure.NotReady, "it does not let this user do that: %s", c.text(err)).WithHint("%s", register(g.registration.Alias))
+			return failure.New(failure.NotReady, "it does not let this user do that: %s", c.redactedText(err)).WithHint("%s", register(g.registration.Alias))
 		default: // it may do better the next time
-			return failure.New(failure.NotReady, "%s", c.text(err))
+			return failure.New(failure.NotReady, "%s", c.redactedText(err))
 		}
 	case c.parent.Err() != nil:
 		return context.Cause(c.parent)
 	case errors.Is(context.Cause(c.ctx), errLimit):
-		return g.hangs(c.limit)
+		return g.hangError(c.limit)
 	case g.isClosed():
 		return errors.New("the connection to the gateway was given up")
 	default:
-		return g.broken(c, err)
+		return g.connectionError(c, err)
 	}
 }
 
-func (g *Gateway) hangs(limit time.Duration) error {
+func (g *Gateway) hangError(limit time.Duration) error {
 	return failure.New(failure.NotReady, "the gateway at %s hangs: it did not answer within %s", g.registration.Endpoint, limit).WithHint("%s", g.restartHint())
 }
 
@@ -201,15 +201,15 @@ func (g *Gateway) restartHint() string {
 	return "openshell status --gateway " + failure.Quote(g.registration.Alias) + "   # if that hangs too, restart the gateway"
 }
 
-// broken says why there is no connection, in words that do not need the library's.
-func (g *Gateway) broken(c *call, err error) error {
-	text, r := c.text(err), g.registration
+// connectionError says why there is no connection, in words that do not need the library's.
+func (g *Gateway) connectionError(c *call, err error) error {
+	text, r := c.redactedText(err), g.registration
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	fail := func(hint, format string, args ...any) error {
 		out := failure.New(failure.NotReady, format, args...).WithHint("%s", hint)
-		out.Err = errors.New(plain(text))
+		out.Err = errors.New(bareMessage(text))
 		return out
 	}
 	again := register(r.Alias) + "   # with the port and the certificates of the gateway"
@@ -233,7 +233,7 @@ func (g *Gateway) broken(c *call, err error) error {
 	case has("is not this machine"):
 		return fail(again, "%s is not on this machine", r.Endpoint)
 	case !c.sent.Load() && has(context.DeadlineExceeded.Error()): // the library's own limit of a connection, which the call outlasts
-		return g.hangs(g.limits.ping)
+		return g.hangError(g.limits.ping)
 	case !c.sent.Load():
 		return fail(again, "what listens at %s ends connections at once: it does not take the client certificate in %s, or is no gateway", r.Endpoint, r.Dir)
 	default:
@@ -241,8 +241,8 @@ func (g *Gateway) broken(c *call, err error) error {
 	}
 }
 
-// plain is the library's account of a connection without its own prefaces.
-func plain(text string) string {
+// bareMessage is the library's account of a connection without its own prefaces.
+func bareMessage(text string) string {
 	if quoted, ok := strings.CutPrefix(text, "connection error: desc = "); ok {
 		if inner, err := strconv.Unquote(quoted); err == nil {
 			text = inner
@@ -254,8 +254,8 @@ func plain(text string) string {
 	return text
 }
 
-// said is the text of a status.
-func said(err error) string {
+// statusText is the text of a status.
+func statusText(err error) string {
 	const longest = 2000
 	text := status.Convert(err).Message()
 	if len(text) > longest {
@@ -264,19 +264,19 @@ func said(err error) string {
 	return redact.Line(text)
 }
 
-// text is said without secrets: an answer that has a part of one in it is not repeated at all.
-func (c *call) text(err error) string {
-	text := said(err)
+// redactedText is said without secrets: an answer that has a part of one in it is not repeated at all.
+func (c *call) redactedText(err error) string {
+	text := statusText(err)
 	for _, s := range c.secrets {
-		if reveals(status.Convert(err).Message(), s) {
+		if containsPart(status.Convert(err).Message(), s) {
 			return fmt.Sprintf("the answer (%s) has a credential in it, and is not shown", status.Code(err))
 		}
 	}
 	return text
 }
 
-// reveals says whether a text has a part of a secret in it that is long enough to be no accident.
-func reveals(text, secret string) bool {
+// containsPart says whether a text has a part of a secret in it that is long enough to be no accident.
+func containsPart(text, secret string) bool {
 	const part = 8
 	if len(secret) <= part {
 		return secret != "" && strings.Contains(text, secret)

@@ -18,7 +18,7 @@ import (
 // Provider looks at a provider of credentials. The gateway shows the names of its credentials and when they expire, in
 // milliseconds since 1970 (0 and none: it does not know), never their values.
 func (g *Gateway) Provider(ctx context.Context, name string) (*wire.Provider, resource.Presence, error) {
-	c, cancel := begin(ctx, g.limits.query)
+	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()
 	answer, err := g.client().GetProvider(c.ctx, &wire.GetProviderRequest{Name: name, Workspace: Workspace})
 	if c.absent(err, "provider not found") {
@@ -28,14 +28,14 @@ func (g *Gateway) Provider(ctx context.Context, name string) (*wire.Provider, re
 		err = errors.New("the gateway's answer is empty")
 	}
 	if err != nil {
-		return nil, resource.Unobserved, g.look(c, err, "look at the provider %s", name)
+		return nil, resource.Unobserved, g.endRead(c, err, "look at the provider %s", name)
 	}
 	return answer.GetProvider(), resource.Present, nil
 }
 
 // Profile looks at a profile of providers, built in or imported.
 func (g *Gateway) Profile(ctx context.Context, id string) (*wire.ProviderProfile, resource.Presence, error) {
-	c, cancel := begin(ctx, g.limits.query)
+	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()
 	answer, err := g.client().GetProviderProfile(c.ctx, &wire.GetProviderProfileRequest{Id: id, Workspace: Workspace})
 	if c.absent(err, "provider profile not found") {
@@ -45,7 +45,7 @@ func (g *Gateway) Profile(ctx context.Context, id string) (*wire.ProviderProfile
 		err = errors.New("the gateway's answer is empty")
 	}
 	if err != nil {
-		return nil, resource.Unobserved, g.look(c, err, "look at the provider profile %s", id)
+		return nil, resource.Unobserved, g.endRead(c, err, "look at the provider profile %s", id)
 	}
 	return answer.GetProfile(), resource.Present, nil
 }
@@ -53,17 +53,17 @@ func (g *Gateway) Profile(ctx context.Context, id string) (*wire.ProviderProfile
 // ImportProfile adds a profile. One that the gateway does not take is No, with its diagnostics as conditions; one whose id is
 // taken is a failure of kind AlreadyExists. Source is what diagnostics call it.
 func (g *Gateway) ImportProfile(ctx context.Context, profile *wire.ProviderProfile, source string) (resource.Outcome, error) {
-	c, cancel := begin(ctx, g.limits.effect)
+	c, cancel := beginCall(ctx, g.limits.effect)
 	defer cancel()
 	r := &wire.ImportProviderProfilesRequest{Workspace: Workspace, Profiles: []*wire.ProviderProfileImportItem{{Profile: profile, Source: source}}}
-	if err := fits(r); err != nil {
+	if err := checkSize(r); err != nil {
 		return resource.NotDone, failure.Wrap(err, failure.Failed, "import the provider profile %s", profile.GetId())
 	}
 	crash.Point("openshell/before-import-profile")
 	answer, err := g.client().ImportProviderProfiles(c.ctx, r)
 	crash.Point("openshell/after-import-profile")
 	if err != nil {
-		return g.added(c, err, "import the provider profile %s", profile.GetId())
+		return g.endUniqueEffect(c, err, "import the provider profile %s", profile.GetId())
 	}
 	if answer.GetImported() {
 		return resource.Done, nil
@@ -82,7 +82,7 @@ func (g *Gateway) ImportProfile(ctx context.Context, profile *wire.ProviderProfi
 // CreateProvider makes a provider with its credentials; expires is when they do, by name, in milliseconds since 1970. A name that
 // is taken is No, of kind AlreadyExists. No error has a credential's value in it.
 func (g *Gateway) CreateProvider(ctx context.Context, p *wire.Provider) (resource.Outcome, error) {
-	return g.keep(ctx, p, "create", func(c *call) error {
+	return g.putProvider(ctx, p, "create", func(c *call) error {
 		_, err := g.client().CreateProvider(c.ctx, &wire.CreateProviderRequest{Provider: p, Workspace: Workspace})
 		return err
 	})
@@ -90,30 +90,30 @@ func (g *Gateway) CreateProvider(ctx context.Context, p *wire.Provider) (resourc
 
 // UpdateProvider replaces the credentials of a provider that p names, and what is known of when they expire.
 func (g *Gateway) UpdateProvider(ctx context.Context, p *wire.Provider) (resource.Outcome, error) {
-	return g.keep(ctx, p, "update", func(c *call) error {
+	return g.putProvider(ctx, p, "update", func(c *call) error {
 		_, err := g.client().UpdateProvider(c.ctx, &wire.UpdateProviderRequest{Provider: p, CredentialExpiresAtMs: p.GetCredentialExpiresAtMs(), Workspace: Workspace})
 		return err
 	})
 }
 
-func (g *Gateway) keep(ctx context.Context, p *wire.Provider, verb string, do func(c *call) error) (resource.Outcome, error) {
-	c, cancel := begin(ctx, g.limits.effect)
+func (g *Gateway) putProvider(ctx context.Context, p *wire.Provider, verb string, do func(c *call) error) (resource.Outcome, error) {
+	c, cancel := beginCall(ctx, g.limits.effect)
 	defer cancel()
 	c.secrets = slices.Collect(maps.Values(p.GetCredentials()))
 	what := verb + " the provider " + p.GetMetadata().GetName()
-	if err := fits(p); err != nil {
+	if err := checkSize(p); err != nil {
 		return resource.NotDone, failure.Wrap(err, failure.Failed, "%s", what)
 	}
 	crash.Point("openshell/before-" + verb + "-provider")
 	err := do(c)
 	crash.Point("openshell/after-" + verb + "-provider")
-	return g.added(c, err, "%s", what)
+	return g.endUniqueEffect(c, err, "%s", what)
 }
 
-// added is effect for what has a name that is given once: one that is taken was certainly not given again.
-func (g *Gateway) added(c *call, err error, format string, args ...any) (resource.Outcome, error) {
-	done, failed := g.effect(c, err, format, args...)
-	if c.says(err, codes.AlreadyExists, "") {
+// endUniqueEffect is effect for what has a name that is given once: one that is taken was certainly not given again.
+func (g *Gateway) endUniqueEffect(c *call, err error, format string, args ...any) (resource.Outcome, error) {
+	done, failed := g.endEffect(c, err, format, args...)
+	if c.hasAnswer(err, codes.AlreadyExists, "") {
 		done = resource.NotDone
 	}
 	return done, failed

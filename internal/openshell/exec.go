@@ -31,12 +31,12 @@ type Command struct {
 // It is bounded only by ctx: a gateway does not say when the command begins. One that vanishes is noticed. A child that keeps
 // the outputs open delays the end by 3 s. What does not fit into one request is a *TooLarge.
 func (g *Gateway) Exec(ctx context.Context, id string, cmd Command, stdout, stderr io.Writer) (code int, done resource.Outcome, err error) {
-	c, cancel := begin(ctx, 0)
+	c, cancel := beginCall(ctx, 0)
 	defer cancel()
 	what := "run " + name(cmd)
 	r, err := request(id, cmd)
 	if err == nil {
-		err = fits(r)
+		err = checkSize(r)
 	}
 	if err != nil {
 		return 0, resource.NotDone, failure.Wrap(err, failure.Failed, "%s", what)
@@ -44,7 +44,7 @@ func (g *Gateway) Exec(ctx context.Context, id string, cmd Command, stdout, stde
 	crash.Point("openshell/before-exec")
 	stream, err := g.client().ExecSandbox(c.ctx, r)
 	if err != nil {
-		done, err = g.effect(c, err, "%s", what)
+		done, err = g.endEffect(c, err, "%s", what)
 		return 0, done, err
 	}
 	for begun := false; ; begun = true {
@@ -53,7 +53,7 @@ func (g *Gateway) Exec(ctx context.Context, id string, cmd Command, stdout, stde
 			return 0, resource.Unknown, failure.New(failure.OutcomeUnknown, "%s: the gateway's stream ended without the command's exit code", what)
 		}
 		if err != nil {
-			done, err = g.effect(c, err, "%s", what)
+			done, err = g.endEffect(c, err, "%s", what)
 			if f := failure.As(err); begun && done != resource.Unknown { // it has spoken
 				f.Kind, done = failure.OutcomeUnknown, resource.Unknown
 			}

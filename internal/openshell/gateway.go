@@ -28,7 +28,7 @@ import (
 // Gateway is a gateway that answered. It is safe for concurrent use. A gateway that was restarted is spoken to again.
 type Gateway struct {
 	registration Registration
-	limits       limits
+	limits       callLimits
 	facts        Facts
 
 	mu     sync.Mutex
@@ -54,7 +54,7 @@ func Connect(ctx context.Context, r Registration) (*Gateway, error) {
 	return connect(ctx, r, standardLimits())
 }
 
-func connect(ctx context.Context, r Registration, l limits) (*Gateway, error) {
+func connect(ctx context.Context, r Registration, l callLimits) (*Gateway, error) {
 	g := &Gateway{registration: r, limits: l}
 	if err := g.meet(ctx); err != nil {
 		g.Close()
@@ -67,11 +67,11 @@ func (g *Gateway) meet(ctx context.Context) error {
 	if err := g.greet(ctx); err != nil {
 		return err
 	}
-	c, cancel := begin(ctx, g.limits.info)
+	c, cancel := beginCall(ctx, g.limits.info)
 	defer cancel()
 	info, err := g.client().GetGatewayInfo(c.ctx, &wire.GetGatewayInfoRequest{})
 	if err != nil {
-		return g.look(c, err, "ask %s for its drivers", g)
+		return g.endRead(c, err, "ask %s for its drivers", g)
 	}
 	var names []string
 	for _, d := range info.GetComputeDrivers() {
@@ -91,7 +91,7 @@ func (g *Gateway) meet(ctx context.Context) error {
 
 // greet asks for the version, which every gateway says to everybody.
 func (g *Gateway) greet(ctx context.Context) error {
-	c, cancel := begin(ctx, g.limits.ping)
+	c, cancel := beginCall(ctx, g.limits.ping)
 	defer cancel()
 	health, err := g.client().Health(c.ctx, &wire.HealthRequest{})
 	if err != nil {
@@ -217,8 +217,8 @@ func (g *Gateway) noGateway(c *call, err error) error {
 	if c.answered.Load() || status.Code(err) == codes.Unimplemented || strings.Contains(err.Error(), "unexpected HTTP status code") {
 		out := failure.New(failure.NotReady, "what listens at %s is not an OpenShell gateway: it does not know the first call", g.registration.Endpoint).
 			WithHint("%s   # with the port of the gateway", register(g.registration.Alias))
-		out.Err = errors.New(said(err))
+		out.Err = errors.New(statusText(err))
 		return out
 	}
-	return g.look(c, err, "cannot reach %s", g)
+	return g.endRead(c, err, "cannot reach %s", g)
 }

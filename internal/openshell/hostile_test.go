@@ -18,7 +18,7 @@ import (
 )
 
 // Told of a deadline, a gateway would end the call at the same moment, and its words would be the explanation.
-func TestAGatewayIsNotToldOfDeadlines(t *testing.T) {
+func TestDeadlinesAreNotSentToAGateway(t *testing.T) {
 	s := serve(t, &fake{})
 	g := s.connect(t)
 	told := make(chan bool, 1)
@@ -58,7 +58,7 @@ func TestUnregisteredAmongMany(t *testing.T) {
 
 func TestANameThatLeadsNowhere(t *testing.T) {
 	g := &Gateway{registration: Registration{Alias: "lab", Endpoint: "https://x.localhost:1", host: "x.localhost"}}
-	err := g.broken(&call{}, status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp: lookup x.localhost: no such host"`))
+	err := g.connectionError(&call{}, status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp: lookup x.localhost: no such host"`))
 	if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "the name x.localhost leads nowhere on this machine") {
 		t.Errorf("%v", err)
 	}

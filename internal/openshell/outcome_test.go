@@ -147,7 +147,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("an empty answer: %s, %v", done, err)
 	}
 	big := &wire.CreateSandboxRequest{Name: "lw-a", Annotations: map[string]string{"x": strings.Repeat("x", 1<<20)}}
-	var large *TooLarge
+	var large *RequestTooLarge
 	if _, done, err := g.Create(t.Context(), big); done != resource.NotDone || !errors.As(err, &large) || s.called("CreateSandbox") != 2 {
 		t.Errorf("too large: %s, %v", done, err)
 	}
@@ -435,7 +435,7 @@ func TestExecInput(t *testing.T) {
 	got = -1
 	for _, n := range []int{1<<20 - 2, 1 << 20, 5 << 20} {
 		_, done, err := g.Exec(t.Context(), "id", Command{Argv: []string{"cat"}, Stdin: make([]byte, n)}, io.Discard, io.Discard)
-		var large *TooLarge
+		var large *RequestTooLarge
 		if done != resource.NotDone || !errors.As(err, &large) || large.Limit != 1<<20-1 || large.Size <= large.Limit || got != -1 {
 			t.Errorf("%d bytes: %s, %v, %d arrived", n, done, err, got)
 		}

@@ -20,11 +20,11 @@ import (
 // being deleted, is a failure of kind AlreadyExists; like every Unknown it has to be read back, by name and labels, and again
 // later. No is certain.
 func (g *Gateway) Create(ctx context.Context, request *wire.CreateSandboxRequest) (*wire.Sandbox, resource.Outcome, error) {
-	c, cancel := begin(ctx, g.limits.effect)
+	c, cancel := beginCall(ctx, g.limits.effect)
 	defer cancel()
 	r := proto.CloneOf(request)
 	r.Workspace = Workspace
-	if err := fits(r); err != nil {
+	if err := checkSize(r); err != nil {
 		return nil, resource.NotDone, failure.Wrap(err, failure.Failed, "create the sandbox %s", r.GetName())
 	}
 	crash.Point("openshell/before-create")
@@ -33,21 +33,21 @@ func (g *Gateway) Create(ctx context.Context, request *wire.CreateSandboxRequest
 	if m := answer.GetSandbox().GetMetadata(); err == nil && (m.GetId() == "" || m.GetName() != r.GetName()) {
 		return nil, resource.Unknown, failure.New(failure.OutcomeUnknown, "create the sandbox %s: the gateway answers with %q, without an id or of another name", r.GetName(), m.GetName())
 	}
-	done, err := g.effect(c, err, "create the sandbox %s", r.GetName())
+	done, err := g.endEffect(c, err, "create the sandbox %s", r.GetName())
 	return answer.GetSandbox(), done, err
 }
 
 // Get looks at a sandbox. Absent is the gateway's own answer for this name, and not yet proof: a container may be left. Every
 // other failure is Unobserved.
 func (g *Gateway) Get(ctx context.Context, name string) (*wire.Sandbox, resource.Presence, error) {
-	c, cancel := begin(ctx, g.limits.query)
+	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()
 	answer, err := g.client().GetSandbox(c.ctx, &wire.GetSandboxRequest{Name: name, Workspace: Workspace})
 	if c.absent(err, "sandbox not found") {
 		return nil, resource.Absent, nil
 	}
 	if err != nil {
-		return nil, resource.Unobserved, g.look(c, err, "look at the sandbox %s", name)
+		return nil, resource.Unobserved, g.endRead(c, err, "look at the sandbox %s", name)
 	}
 	if m := answer.GetSandbox().GetMetadata(); m.GetId() == "" || m.GetName() != name {
 		return nil, resource.Unobserved, failure.New(failure.NotReady, "look at the sandbox %s: the gateway answers with %q, without an id or of another name", name, m.GetName())
@@ -57,7 +57,7 @@ func (g *Gateway) Get(ctx context.Context, name string) (*wire.Sandbox, resource
 
 // absent says whether the gateway answered that it has no such thing. The same code is that of a workspace which is not there.
 func (c *call) absent(err error, words string) bool {
-	return c.answered.Load() && c.says(err, codes.NotFound, words) && strings.EqualFold(strings.TrimSpace(said(err)), words)
+	return c.answered.Load() && c.hasAnswer(err, codes.NotFound, words) && strings.EqualFold(strings.TrimSpace(statusText(err)), words)
 }
 
 const (
@@ -82,7 +82,7 @@ func (g *Gateway) List(ctx context.Context, labels map[string]string) ([]*wire.S
 
 // pass goes through the pages once.
 func (g *Gateway) pass(ctx context.Context, labels map[string]string) (found []*wire.Sandbox, whole bool, err error) {
-	c, cancel := begin(ctx, g.limits.query)
+	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()
 	for {
 		offset := max(len(found)-1, 0)
@@ -90,7 +90,7 @@ func (g *Gateway) pass(ctx context.Context, labels map[string]string) (found []*
 			Limit: page, Offset: uint32(offset), LabelSelector: selector(labels), Workspace: Workspace, //nolint:gosec // a count of sandboxes
 		})
 		if err != nil {
-			return nil, false, g.look(c, err, "list the sandboxes of laufwerk")
+			return nil, false, g.endRead(c, err, "list the sandboxes of laufwerk")
 		}
 		got := answer.GetSandboxes()
 		if offset > 0 {
@@ -128,7 +128,7 @@ func carries(s *wire.Sandbox, labels map[string]string) bool {
 // Delete asks that a sandbox be deleted, in whatever phase. It knows the name alone: whose it is has to be seen before. Yes says
 // that the gateway took it, or has no such sandbox; that it is gone is observed afterwards.
 func (g *Gateway) Delete(ctx context.Context, name string) (resource.Outcome, error) {
-	c, cancel := begin(ctx, g.limits.effect)
+	c, cancel := beginCall(ctx, g.limits.effect)
 	defer cancel()
 	crash.Point("openshell/before-delete")
 	_, err := g.client().DeleteSandbox(c.ctx, &wire.DeleteSandboxRequest{Name: name, Workspace: Workspace})
@@ -136,19 +136,19 @@ func (g *Gateway) Delete(ctx context.Context, name string) (resource.Outcome, er
 	if c.absent(err, "sandbox not found") {
 		return resource.Done, nil
 	}
-	return g.effect(c, err, "delete the sandbox %s", name)
+	return g.endEffect(c, err, "delete the sandbox %s", name)
 }
 
 // PolicySource says whose policy holds in a sandbox: its own, or one of the gateway that replaces it.
 func (g *Gateway) PolicySource(ctx context.Context, id string) (wire.PolicySource, error) {
-	c, cancel := begin(ctx, g.limits.query)
+	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()
 	answer, err := g.client().GetSandboxConfig(c.ctx, &wire.GetSandboxConfigRequest{SandboxId: id})
 	if err == nil && answer.GetPolicySource() == wire.PolicySource_POLICY_SOURCE_UNSPECIFIED {
 		err = errors.New("the gateway does not say it")
 	}
 	if err != nil {
-		return wire.PolicySource_POLICY_SOURCE_UNSPECIFIED, g.look(c, err, "ask whose policy holds in the sandbox %s", id)
+		return wire.PolicySource_POLICY_SOURCE_UNSPECIFIED, g.endRead(c, err, "ask whose policy holds in the sandbox %s", id)
 	}
 	return answer.GetPolicySource(), nil
 }

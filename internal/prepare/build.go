@@ -178,7 +178,7 @@ func (p *preparation) assemble(ctx context.Context, container, build string, log
 		packed <- err
 	}()
 	crash.Point("imagecache/before-build")
-	id, done, err := p.engine.Build(ctx, dockerengine.Building{Context: r, Network: "none", NoCache: true, Log: log})
+	id, done, err := p.engine.Build(ctx, dockerengine.BuildInput{Context: r, Network: "none", NoCache: true, Log: log})
 	crash.Point("imagecache/after-build")
 	_ = r.CloseWithError(errors.New("the builder has ended"))
 	_ = tree.Close()

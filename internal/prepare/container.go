@@ -82,7 +82,7 @@ func (c Containers) of(in resource.Intent) (containerSpec, owned.Container, erro
 		return s, owned.Container{}, failure.Wrap(err, failure.Internal, "read the intent of a preparation")
 	}
 	known := func(ctx context.Context) (*dockerengine.Engine, error) {
-		return owned.Known(ctx, c.Engines, in, s.Engine)
+		return owned.EngineOf(ctx, c.Engines, in, s.Engine)
 	}
 	return s, owned.Container{Engine: known, Now: c.Now, Image: s.Image}, nil
 }
@@ -97,7 +97,7 @@ func (c Containers) Resolve(ctx context.Context, in resource.Intent) resource.Re
 	return c.make(ctx, in, owned.Container.Resolve)
 }
 
-func (c Containers) make(ctx context.Context, in resource.Intent, create func(owned.Container, context.Context, resource.Intent, owned.Want) resource.Result) resource.Result {
+func (c Containers) make(ctx context.Context, in resource.Intent, create func(owned.Container, context.Context, resource.Intent, owned.ContainerSpec) resource.Result) resource.Result {
 	s, one, err := c.of(in)
 	if err == nil && s.Stage != "" {
 		err = files.MkdirAll(s.Stage)
@@ -155,7 +155,7 @@ func (Containers) ListCommand() string { return owned.ListCommand }
 func (c Containers) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, parallel int) []resource.Deletion {
 	e, err := c.engine(ctx, list[0])
 	if err != nil {
-		return owned.Unreached(len(list), err)
+		return owned.UnreachableResults(len(list), err)
 	}
 	return owned.DeleteAll(ctx, e, owned.Deletions{
 		Intents: list, Listed: there, Parallel: parallel, Now: c.Now,
@@ -203,8 +203,8 @@ func (s containerSpec) clear(ctx context.Context) error {
 }
 
 // want is the container.
-func (s containerSpec) want() owned.Want {
-	host := owned.Hardened(s.Resources)
+func (s containerSpec) want() owned.ContainerSpec {
+	host := owned.HardenedHostConfig(s.Resources)
 	host.NetworkMode, host.UsernsMode = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS)
 	host.Mounts = []mount.Mount{owned.Bind(s.Binary, inside.Binary, true)}
 	ready := "/tmp/" + readyFile
@@ -221,7 +221,7 @@ func (s containerSpec) want() owned.Want {
 			host.Tmpfs[v] = "rw,nosuid,nodev,exec,mode=1777"
 		}
 	}
-	return owned.Want{Host: host, Config: &container.Config{
+	return owned.ContainerSpec{Host: host, Config: &container.Config{
 		User: s.User, WorkingDir: "/", Entrypoint: []string{inside.Binary}, Cmd: inside.Init(ready, s.Nonce)[1:],
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, StopSignal: "SIGKILL",
 	}}
@@ -271,7 +271,7 @@ func (p *preparation) inContainer(ctx context.Context, why purpose, from image.I
 
 // containerSpec says as whom the container of a claim runs, and what it must know of its image.
 func (p *preparation) containerSpec(ctx context.Context, why purpose, from image.InspectResponse, nonce, claim string) (containerSpec, error) {
-	worker := owned.WorkerOn(p.engine.Facts(), p.Cache.User, p.Cache.Group)
+	worker := owned.ContainerUserFor(p.engine.Facts(), p.Cache.User, p.Cache.Group)
 	s := containerSpec{
 		Purpose: why, Engine: p.engine.Endpoint().Host, Image: from.ID, User: worker.User, UserNS: worker.UserNS, Network: "none",
 		Volumes: owned.Volumes(from), Nonce: nonce,
@@ -348,7 +348,7 @@ func (s containerSpec) start(ctx context.Context, e *dockerengine.Engine, id str
 		}
 	}
 	var over error
-	_, err = inside.Await(ctx, filepath.Join(s.Stage, readyFile), s.Nonce, inside.Seen, func(ctx context.Context) error {
+	_, err = inside.AwaitProof(ctx, filepath.Join(s.Stage, readyFile), s.Nonce, inside.Seen, func(ctx context.Context) error {
 		_, over = s.runs(ctx, e, id)
 		return over
 	})

@@ -187,7 +187,7 @@ func (in installer) hasNPM(ctx context.Context) (bool, error) {
 // put writes a file through a command's stdin.
 func (in installer) put(ctx context.Context, name string, mode uint32, data []byte) error {
 	var said bytes.Buffer
-	c := dockerengine.Command{Argv: inside.Put(name, fs.FileMode(mode), len(data)), User: root, Dir: "/", Stdin: bytes.NewReader(data)}
+	c := dockerengine.Command{Argv: inside.PutFile(name, fs.FileMode(mode), len(data)), User: root, Dir: "/", Stdin: bytes.NewReader(data)}
 	code, _, err := in.engine.Exec(ctx, in.container, c, io.Discard, &said)
 	if err == nil && code != 0 {
 		err = failure.New(failure.NotReady, "%s", strings.TrimSpace(said.String()))

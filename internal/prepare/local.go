@@ -207,7 +207,7 @@ func (o LocalOptions) binary(tree string) (string, error) {
 func (o LocalOptions) lock(ctx context.Context) (*lock.Lock, error) {
 	path := o.Home.LockFile("prepare-" + o.Program.Name())
 	l, err := lock.Acquire(ctx, path, lock.Exclusive, 0, o.Command)
-	if failure.Is(err, failure.LockHeld) {
+	if failure.Is(err, failure.LockBusy) {
 		h, _, _ := lock.Query(path)
 		o.Say("waiting for %s\n", h)
 		l, err = lock.Acquire(ctx, path, lock.Exclusive, o.Wait, o.Command)
@@ -223,7 +223,7 @@ func (o LocalOptions) mark() string { return "prepare:" + o.Home.Dir() }
 
 // sweep ends and removes what a killed preparation left. The lock is held, so nothing of it belongs to a living one.
 func (o LocalOptions) sweep() error {
-	left, err := process.Marked(supervise.MarkVariable, func(v string) bool { return v == o.mark() })
+	left, err := process.FindMarked(supervise.MarkVariable, func(v string) bool { return v == o.mark() })
 	if err == nil {
 		for _, id := range left {
 			_ = process.Signal(id, syscall.SIGKILL)

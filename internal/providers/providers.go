@@ -109,8 +109,8 @@ type Sandbox interface {
 	// Program is the way to an agent program, whose login is put into its private home anew: it is asked for before every
 	// turn. The zero value for programs that need nothing. What is missing is a failure of kind NotReady.
 	Program(ctx context.Context, name string) (Program, error)
-	// Place puts a file into a program's private home, in place of whatever has its name.
-	Place(ctx context.Context, program string, f agent.File) error
+	// PutFile puts a file into a program's private home, in place of whatever has its name.
+	PutFile(ctx context.Context, program string, f agent.File) error
 	// ReadFile reads a file of the workspace, of at most MaxFile bytes; fs.ErrNotExist where there is none.
 	ReadFile(ctx context.Context, path string) ([]byte, error)
 	// WriteFile puts a file of at most MaxFile bytes into the workspace, whole or not at all, with the directories above it.

@@ -25,7 +25,7 @@ type OpenShellOptions struct {
 	Gateway  *openshell.Gateway
 	Program  agent.Program // whose login it is; a gateway can hold it
 	Provider string        // its name at the gateway
-	Login    agent.Held
+	Login    agent.GatewayLogin
 	Rotate   bool // replace the values of a provider that is there
 	Dry      bool // change nothing
 	Now      func() time.Time
@@ -98,7 +98,7 @@ func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error)
 // suits says why a provider that is there cannot be used, and is not overwritten.
 func (o OpenShellOptions) suits(p *wire.Provider) error {
 	alias := failure.Quote(o.Gateway.Registration().Alias)
-	held := o.held()
+	held := o.loginProfile()
 	if p.GetType() != held.ID {
 		return failure.New(failure.AlreadyExists, "the gateway has a provider %q already, of type %q and not %s: it is somebody's, and stays as it is", o.Provider, p.GetType(), held.ID).
 			WithHint("name another `credentials.provider` in the target, or remove that one: openshell provider delete %s --gateway %s", failure.Quote(o.Provider), alias)
@@ -117,7 +117,7 @@ func (o OpenShellOptions) suits(p *wire.Provider) error {
 
 // profile sees to the profile.
 func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
-	held := o.held()
+	held := o.loginProfile()
 	out := Profile{ID: held.ID, Done: Kept}
 	there, presence, err := o.Gateway.Profile(ctx, held.ID)
 	switch presence {
@@ -150,8 +150,8 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	return out, err
 }
 
-// held is how the gateway holds the login.
-func (o OpenShellOptions) held() *agent.Profile { return o.Program.Credential().Profile }
+// loginProfile is how the gateway holds the login.
+func (o OpenShellOptions) loginProfile() *agent.Profile { return o.Program.Credential().Profile }
 
 // binaries are the program's executables in prepared images.
 func (o OpenShellOptions) binaries() string { return policy.Binaries(o.Program.Name()) }
@@ -160,14 +160,14 @@ func (o OpenShellOptions) binaries() string { return policy.Binaries(o.Program.N
 // all else, known or not, stay.
 func (o OpenShellOptions) adapted(own *wire.ProviderProfile) *wire.ProviderProfile {
 	p := proto.CloneOf(own)
-	p.Id, p.Source, p.Scope, p.ResourceVersion = o.held().ID, "", "", 0
+	p.Id, p.Source, p.Scope, p.ResourceVersion = o.loginProfile().ID, "", "", 0
 	p.Binaries = append(p.Binaries, &wire.NetworkBinary{Path: o.binaries()})
 	return p
 }
 
 // fits says why a profile with our id is not one that our providers need.
 func (o OpenShellOptions) fits(p *wire.ProviderProfile) error {
-	wrong, held := "", o.held()
+	wrong, held := "", o.loginProfile()
 	if !slices.ContainsFunc(p.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == o.binaries() }) {
 		wrong = "does not name " + o.binaries()
 	}
@@ -186,7 +186,7 @@ func (o OpenShellOptions) fits(p *wire.ProviderProfile) error {
 
 // provider sees to the provider; there is what was found of it, nil for nothing.
 func (o OpenShellOptions) provider(ctx context.Context, there *wire.Provider) (Provider, error) {
-	held := o.held()
+	held := o.loginProfile()
 	out := Provider{Name: o.Provider, Type: held.ID, Done: Kept}
 	if there != nil && !o.Rotate {
 		out.Keys = slices.Sorted(maps.Keys(there.GetCredentials()))

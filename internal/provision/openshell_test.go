@@ -38,8 +38,8 @@ func provisioning(t *testing.T) (*gateway.Gateway, OpenShellOptions) {
 	t.Cleanup(client.Close)
 	return g, OpenShellOptions{
 		Gateway: client, Program: codex.New(), Provider: "laufwerk-codex", Now: time.Now,
-		Login: agent.Held{Origin: "a file", Expires: time.Now().Add(time.Hour).Truncate(time.Second).UTC(), Values: map[string]string{
-			codex.HeldAccess: secret, codex.HeldRefresh: secret + "r", codex.HeldAccount: "account-1", codex.HeldID: secret + "i",
+		Login: agent.GatewayLogin{Origin: "a file", Expires: time.Now().Add(time.Hour).Truncate(time.Second).UTC(), Values: map[string]string{
+			codex.GatewayAccess: secret, codex.GatewayRefresh: secret + "r", codex.GatewayAccount: "account-1", codex.GatewayID: secret + "i",
 		}},
 	}
 }
@@ -56,7 +56,7 @@ func (o OpenShellOptions) mustHave(t *testing.T, keys ...string) *wire.Provider 
 	return p
 }
 
-var all = []string{codex.HeldAccess, codex.HeldAccount, codex.HeldID, codex.HeldRefresh} //nolint:gochecknoglobals // constant
+var all = []string{codex.GatewayAccess, codex.GatewayAccount, codex.GatewayID, codex.GatewayRefresh} //nolint:gochecknoglobals // constant
 
 func TestOpenShell(t *testing.T) {
 	g, o := provisioning(t)
@@ -79,7 +79,7 @@ func TestOpenShell(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	p := o.mustHave(t, all...)
-	if at := p.GetCredentialExpiresAtMs(); len(at) != 1 || at[codex.HeldAccess] != o.Login.Expires.UnixMilli() {
+	if at := p.GetCredentialExpiresAtMs(); len(at) != 1 || at[codex.GatewayAccess] != o.Login.Expires.UnixMilli() {
 		t.Errorf("%v", at)
 	}
 	own, _, _ := o.Gateway.Profile(t.Context(), "codex")
@@ -106,12 +106,12 @@ func TestRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Rotate = true
-	o.Login = agent.Held{Origin: "the environment", Values: map[string]string{codex.HeldAccess: secret + "2", codex.HeldRefresh: secret + "r2", codex.HeldAccount: "account-1"}}
+	o.Login = agent.GatewayLogin{Origin: "the environment", Values: map[string]string{codex.GatewayAccess: secret + "2", codex.GatewayRefresh: secret + "r2", codex.GatewayAccount: "account-1"}}
 	r, err := OpenShell(t.Context(), o)
 	if err != nil || r.Provider.Done != Rotated || r.Profile.Done != Kept {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if p := o.mustHave(t, codex.HeldAccess, codex.HeldAccount, codex.HeldRefresh); p.GetCredentialExpiresAtMs()[codex.HeldAccess] != 0 {
+	if p := o.mustHave(t, codex.GatewayAccess, codex.GatewayAccount, codex.GatewayRefresh); p.GetCredentialExpiresAtMs()[codex.GatewayAccess] != 0 {
 		t.Errorf("%v", p.GetCredentialExpiresAtMs())
 	}
 }
@@ -155,10 +155,10 @@ func TestWhatIsThereIsNotOverwritten(t *testing.T) {
 		if _, err := OpenShell(t.Context(), dry); err != nil { // brings the profile
 			t.Fatal(err)
 		}
-		if _, err := o.Gateway.CreateProvider(t.Context(), of(o.Provider, codex.Profile, codex.HeldAccess, codex.HeldAccount)); err != nil {
+		if _, err := o.Gateway.CreateProvider(t.Context(), of(o.Provider, codex.Profile, codex.GatewayAccess, codex.GatewayAccount)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), codex.HeldRefresh) || !strings.Contains(failure.As(err).Hint, "--rotate") {
+		if _, err := OpenShell(t.Context(), o); !failure.Is(err, failure.AlreadyExists) || !strings.Contains(err.Error(), codex.GatewayRefresh) || !strings.Contains(failure.As(err).Hint, "--rotate") {
 			t.Error(err)
 		}
 		o.Rotate = true
@@ -197,8 +197,8 @@ func TestFaultsOfProvisioning(t *testing.T) {
 					if _, err := OpenShell(t.Context(), o); err != nil {
 						t.Fatal(err)
 					}
-					o.Rotate, keys = true, []string{codex.HeldAccess, codex.HeldAccount, codex.HeldRefresh}
-					o.Login.Values = map[string]string{codex.HeldAccess: secret + "2", codex.HeldRefresh: secret + "r2", codex.HeldAccount: "account-1"}
+					o.Rotate, keys = true, []string{codex.GatewayAccess, codex.GatewayAccount, codex.GatewayRefresh}
+					o.Login.Values = map[string]string{codex.GatewayAccess: secret + "2", codex.GatewayRefresh: secret + "r2", codex.GatewayAccount: "account-1"}
 				}
 				g.Fault(call, fault())
 				r, err := OpenShell(t.Context(), o)

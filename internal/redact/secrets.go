@@ -172,8 +172,8 @@ func (t *Stream) Feed(text string) string {
 	return text[:len(text)-n]
 }
 
-// Held is how many bytes are held back.
-func (t *Stream) Held() int { return len(t.held) }
+// Pending is how many bytes are held back.
+func (t *Stream) Pending() int { return len(t.held) }
 
 // Rest is what is held back, once no more text comes.
 func (t *Stream) Rest() string {

@@ -19,7 +19,7 @@ type Answer struct {
 	Key    string
 	Value  string // as it was typed: yes or no, an option's value, a text
 	Digest string // of the content that was looked at; "" means: as the question shows it
-	Who    journal.Who
+	Who    journal.Sender
 }
 
 // Answer checks an answer against the open question and leaves it in the run's inbox.
@@ -31,7 +31,7 @@ func (s *Service) Answer(ctx context.Context, a Answer) (Run, error) {
 	if r.Terminal() {
 		return r, failure.New(failure.RunState, "run %s has ended: %s", r.ID, r.State).WithHint("laufwerk runs show %s", r.ID)
 	}
-	q, err := s.question(r.ID, a.Key)
+	q, err := s.findQuestion(r.ID, a.Key)
 	if err != nil {
 		return r, err
 	}
@@ -44,13 +44,13 @@ func (s *Service) Answer(ctx context.Context, a Answer) (Run, error) {
 			WithHint("laufwerk diff %s", r.ID)
 	}
 	// One at a time: of two people who answer at the same moment the second one is told.
-	l, err := lock.Acquire(ctx, filepath.Join(s.Dir(r.ID), "answering"), lock.Exclusive, takeUpWait, s.Command)
+	l, err := lock.Acquire(ctx, filepath.Join(s.Dir(r.ID), "answering"), lock.Exclusive, deliverTimeout, s.Command)
 	if err != nil {
 		return r, err
 	}
 	defer l.Release()
 	j := s.Journal(r.ID)
-	if left, err := s.answerLeft(r.ID, a.Key); err != nil {
+	if left, err := s.hasPendingAnswer(r.ID, a.Key); err != nil {
 		return r, err
 	} else if left {
 		return r, failure.New(failure.RunState, "the question %q of run %s was answered already; the run has not taken the answer yet", a.Key, r.ID).
@@ -59,26 +59,26 @@ func (s *Service) Answer(ctx context.Context, a Answer) (Run, error) {
 	return r, j.Send(journal.Message{Kind: journal.Answer, At: s.now(), Key: a.Key, Value: value, Digest: q.Digest, Who: a.Who})
 }
 
-// takeUpWait is how long TakeUp waits for a live worker to take an answer: its next look into the inbox is a moment away,
+// deliverTimeout is how long TakeUp waits for a live worker to take an answer: its next look into the inbox is a moment away,
 // unless the run has not come to its question yet.
-const takeUpWait = 5 * time.Second
+const deliverTimeout = 5 * time.Second
 
-// TakeUp sees to it that an answer that was left does not lie there: it resumes the run, unless another worker takes the
+// DeliverAnswer sees to it that an answer that was left does not lie there: it resumes the run, unless another worker takes the
 // answer. That worker may be about to leave, so the lease that it still holds proves nothing. False says that it is the
 // other worker's.
-func (s *Service) TakeUp(ctx context.Context, id, key string) (Started, bool, error) {
-	for tries := takeUpWait / takeUpLook; ; tries-- {
+func (s *Service) DeliverAnswer(ctx context.Context, id, key string) (Started, bool, error) {
+	for tries := deliverTimeout / deliverPoll; ; tries-- {
 		st, err := s.Resume(ctx, id)
 		if err == nil {
 			return st, true, nil
 		}
-		left, leftErr := s.answerLeft(id, key)
+		left, leftErr := s.hasPendingAnswer(id, key)
 		switch {
 		case leftErr != nil:
 			return st, false, leftErr
 		case !left: // also where that worker has brought the run to its end
 			return st, false, nil
-		case !failure.Is(err, failure.LeaseHeld):
+		case !failure.Is(err, failure.LeaseBusy):
 			return st, false, err
 		case tries <= 0:
 			return st, false, nil
@@ -86,15 +86,15 @@ func (s *Service) TakeUp(ctx context.Context, id, key string) (Started, bool, er
 		select {
 		case <-ctx.Done():
 			return st, false, ctx.Err()
-		case <-time.After(takeUpLook):
+		case <-time.After(deliverPoll):
 		}
 	}
 }
 
-const takeUpLook = 20 * time.Millisecond
+const deliverPoll = 20 * time.Millisecond
 
-// answerLeft says whether an answer to a question still waits in the inbox.
-func (s *Service) answerLeft(id, key string) (bool, error) {
+// hasPendingAnswer says whether an answer to a question still waits in the inbox.
+func (s *Service) hasPendingAnswer(id, key string) (bool, error) {
 	waiting, err := s.Journal(id).Messages()
 	for _, m := range waiting {
 		if m.Kind == journal.Answer && m.Key == key {
@@ -113,7 +113,7 @@ func (s *Service) Questions(id string) ([]workflow.Waiting, error) {
 	return workflow.OpenQuestions(records), nil
 }
 
-func (s *Service) question(run, key string) (workflow.Waiting, error) {
+func (s *Service) findQuestion(run, key string) (workflow.Waiting, error) {
 	records, err := s.Journal(run).Read()
 	if err != nil {
 		return workflow.Waiting{}, err

@@ -27,7 +27,7 @@ const CancelWait = 30 * time.Second
 
 // Cancel makes a run terminal: what it runs is fenced, what it allocated stays claimed until it is cleaned up. A live worker
 // is asked to do it; with force one that does not answer is ended first.
-func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who journal.Who) (Run, error) {
+func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who journal.Sender) (Run, error) {
 	r, err := s.Get(ctx, id)
 	if err != nil {
 		return r, err
@@ -35,7 +35,7 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who
 	if r.Terminal() {
 		return r, nil
 	}
-	if err := s.NotHalfApplied(r.ID); err != nil {
+	if err := s.RequireNotHalfApplied(r.ID); err != nil {
 		return r, err
 	}
 	if worker, live := s.Worker(r.ID); live {
@@ -48,7 +48,7 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who
 		}
 		if !gone {
 			if !force {
-				return r, failure.New(failure.LeaseHeld, "the worker of run %s (%s) was asked to cancel it %s ago and is still there", r.ID, worker, CancelWait).
+				return r, failure.New(failure.LeaseBusy, "the worker of run %s (%s) was asked to cancel it %s ago and is still there", r.ID, worker, CancelWait).
 					WithHint("laufwerk runs cancel %s --force", r.ID)
 			}
 			if err := s.endWorker(ctx, r.ID, worker); err != nil {
@@ -59,7 +59,7 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who
 			return r, err
 		}
 	}
-	r, l, err := s.leased(ctx, r.ID)
+	r, l, err := s.acquireRun(ctx, r.ID)
 	if err != nil {
 		return r, err
 	}
@@ -67,13 +67,13 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who
 	if r.Terminal() {
 		return r, nil
 	}
-	if err := s.NotHalfApplied(r.ID); err != nil { // by another worker, since we looked
+	if err := s.RequireNotHalfApplied(r.ID); err != nil { // by another worker, since we looked
 		return r, err
 	}
 	return s.cancelDead(ctx, r, reason)
 }
 
-func halfApplied(id string) error {
+func halfAppliedError(id string) error {
 	return failure.New(failure.HalfApplied, "run %s has a half-applied write-back", id).
 		WithHint("laufwerk writeback continue %s\nlaufwerk writeback abort %s", id, id)
 }
@@ -84,7 +84,7 @@ func (s *Service) awaitLease(ctx context.Context, id string, force bool) (bool, 
 		wait = 5 * time.Second
 	}
 	l, err := lock.Acquire(ctx, s.leasePath(id), lock.Exclusive, wait, s.Command)
-	if failure.Is(err, failure.LockHeld) {
+	if failure.Is(err, failure.LockBusy) {
 		return false, nil
 	}
 	if err != nil {
@@ -101,16 +101,16 @@ func (s *Service) endWorker(ctx context.Context, id string, worker lock.Holder) 
 		return nil
 	}
 	if holder.Process != worker.Process {
-		return failure.New(failure.LeaseHeld, "run %s has another worker now: %s", id, holder).WithHint("laufwerk runs cancel %s --force", id)
+		return failure.New(failure.LeaseBusy, "run %s has another worker now: %s", id, holder).WithHint("laufwerk runs cancel %s --force", id)
 	}
 	if holder.Process == (process.Identity{}) {
-		return failure.New(failure.LeaseHeld, "who works on run %s is not known beyond doubt (%s): end it, then repeat", id, holder).WithHint("laufwerk runs cancel %s", id)
+		return failure.New(failure.LeaseBusy, "who works on run %s is not known beyond doubt (%s): end it, then repeat", id, holder).WithHint("laufwerk runs cancel %s", id)
 	}
 	if err := process.Signal(worker.Process, syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrGone) {
 		return failure.Wrap(err, failure.Failed, "end the worker of run %s (%s)", id, worker)
 	}
 	if gone, err := s.awaitLease(ctx, id, false); err != nil || !gone {
-		return failure.New(failure.LeaseHeld, "the worker of run %s (%s) does not end", id, worker)
+		return failure.New(failure.LeaseBusy, "the worker of run %s (%s) does not end", id, worker)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (s *Service) cancelDead(ctx context.Context, r Run, reason string) (Run, er
 		return r, err
 	}
 	// A worker that was killed before its write-back changed anything holds the source still.
-	if err := s.freeSource(ctx, r.ID, ""); err != nil {
+	if err := s.releaseSource(ctx, r.ID, ""); err != nil {
 		return r, err
 	}
 	crash.Point("runs/before-cancelled")
@@ -135,13 +135,13 @@ func (s *Service) cancelDead(ctx context.Context, r Run, reason string) (Run, er
 	if end.Error != nil {
 		r.Reason, r.Code = end.Error.Message, end.Error.Code
 	}
-	if err := s.put(ctx, r); err != nil {
+	if err := s.storeRun(ctx, r); err != nil {
 		return r, err
 	}
 	j := s.Journal(r.ID)
 	ms, _ := j.Messages()
 	for _, m := range ms {
-		_ = j.Done(m)
+		_ = j.RemoveMessage(m)
 	}
 	if doubt != nil {
 		return r, failure.Wrap(doubt, failure.OutcomeUnknown, "run %s is %s", r.ID, r.State)
@@ -168,7 +168,7 @@ func (s *Service) endJournal(id, reason string) (*journal.Record, error) {
 		return nil, err
 	}
 	defer w.Close()
-	if was := ending(records); was != nil {
+	if was := endRecord(records); was != nil {
 		return was, nil
 	}
 	e := end()
@@ -223,12 +223,12 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 		return failure.New(failure.RunState, "run %s is %s, and only a run that is over can be pruned", r.ID, r.State).
 			WithHint("laufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID)
 	}
-	r, l, err := s.leased(ctx, r.ID)
+	r, l, err := s.acquireRun(ctx, r.ID)
 	if err != nil {
 		return err
 	}
 	defer l.Release()
-	if err := s.NotHalfApplied(r.ID); err != nil {
+	if err := s.RequireNotHalfApplied(r.ID); err != nil {
 		return err
 	}
 	list, err := s.Driver.List(ctx, claims.Filter{Run: r.ID, Outstanding: true})
@@ -271,7 +271,7 @@ func (s *Service) forgetProjects(ctx context.Context, pruned string) error {
 			roots = append(roots, r.Root)
 		}
 	}
-	return failure.Wrap(script.Forget(s.Home.BundlesDir(), roots), failure.Retained, "remove the remembered bundles of run %s", pruned)
+	return failure.Wrap(script.ForgetOthers(s.Home.BundlesDir(), roots), failure.Retained, "remove the remembered bundles of run %s", pruned)
 }
 
 // removeFolder removes a run's folder. An agent may have written in it, and what a claim was abandoned for may be there still:
@@ -307,6 +307,6 @@ type claimLine struct {
 	Keep  string       `json:"keep"`
 }
 
-func (c claimLine) outstanding() bool {
+func (c claimLine) isOutstanding() bool {
 	return claims.Claim{State: c.State}.Outstanding()
 }

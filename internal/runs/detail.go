@@ -73,8 +73,8 @@ func (s *Service) Detail(ctx context.Context, id string) (Detail, error) {
 			d.Run.Waiting = workflow.OpenQuestions(records)
 		}
 	}
-	if end := ending(records); end != nil && end.Value != nil {
-		d.Output = value(j, end.Value)
+	if end := endRecord(records); end != nil && end.Value != nil {
+		d.Output = loadValue(j, end.Value)
 	}
 	half, err := s.HalfApplied(r.ID)
 	if err != nil {

@@ -24,7 +24,7 @@ func (s *Service) Resumable(ctx context.Context, due bool) ([]Run, error) {
 		if _, live := s.Worker(r.ID); live {
 			continue
 		}
-		ready, err := s.ready(r, due)
+		ready, err := s.isResumable(r, due)
 		if err != nil {
 			return nil, err
 		}
@@ -35,7 +35,7 @@ func (s *Service) Resumable(ctx context.Context, due bool) ([]Run, error) {
 	return out, nil
 }
 
-func (s *Service) ready(r Run, due bool) (bool, error) {
+func (s *Service) isResumable(r Run, due bool) (bool, error) {
 	j := s.Journal(r.ID)
 	messages, err := j.Messages()
 	if err != nil {
@@ -51,13 +51,13 @@ func (s *Service) ready(r Run, due bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	sleeps, others := s.sleeping(records)
+	sleeps, others := s.countOpen(records)
 	return sleeps > 0 && others == 0, nil
 }
 
-// sleeping counts what is open in a journal: sleeps that have ended, and everything else. A sleep that still lasts is
+// countOpen counts what is open in a journal: sleeps that have ended, and everything else. A sleep that still lasts is
 // neither: another one may be due.
-func (s *Service) sleeping(records []journal.Record) (ended, others int) {
+func (s *Service) countOpen(records []journal.Record) (ended, others int) {
 	type open struct {
 		sleep bool
 		wake  int64
@@ -93,23 +93,23 @@ func (s *Service) sleeping(records []journal.Record) (ended, others int) {
 	return ended, others
 }
 
-// Left is how a run stands, as the worker that left it would have said.
-func (s *Service) Left(r Run) (Result, error) {
+// Standing is how a run stands, as the worker that left it would have said.
+func (s *Service) Standing(r Run) (Result, error) {
 	res := Result{Run: r}
 	switch {
 	case r.State == Waiting:
-		res.Err = waitingFor(r)
+		res.Err = waitingError(r)
 	case r.Terminal():
 		j := s.Journal(r.ID)
 		records, err := j.Read()
 		if err != nil {
 			return res, err
 		}
-		if end := ending(records); end != nil {
-			if res.Value, err = j.Load(end.Value); err != nil {
+		if end := endRecord(records); end != nil {
+			if res.Value, err = j.LoadValue(end.Value); err != nil {
 				return res, err
 			}
-			res.Err = recorded(end.Error)
+			res.Err = recordedError(end.Error)
 		}
 	}
 	return res, nil

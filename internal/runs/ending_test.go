@@ -20,7 +20,7 @@ import (
 const asks = `yield* Human.confirm({ key: "q", title: "?" }); return "answered";`
 
 func (w *world) cancel(id string) (runs.Run, error) {
-	return w.s.Cancel(w.t.Context(), id, "enough", false, journal.Who{})
+	return w.s.Cancel(w.t.Context(), id, "enough", false, journal.Sender{})
 }
 
 func TestCancellingARunThatNobodyWorksOn(t *testing.T) {
@@ -85,7 +85,7 @@ func TestALiveWorkerCancelsItsRun(t *testing.T) {
 		done <- res
 	}()
 	<-began
-	if r, err := w.service().Cancel(t.Context(), st.Run.ID, "enough", false, journal.Who{}); err != nil || r.State != runs.Cancelled {
+	if r, err := w.service().Cancel(t.Context(), st.Run.ID, "enough", false, journal.Sender{}); err != nil || r.State != runs.Cancelled {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if res := <-done; res.Run.State != runs.Cancelled || !failure.Is(res.Err, failure.Cancelled) {
@@ -124,7 +124,7 @@ func TestAnOldRecordBringsNoRunBackToLife(t *testing.T) {
 		case err == nil:
 			again.Lease.Release()
 			t.Fatalf("resumed as %s", again.Run.State)
-		case failure.Is(err, failure.LeaseHeld):
+		case failure.Is(err, failure.LeaseBusy):
 			continue
 		}
 		wantKind(t, err, failure.RunState)
@@ -152,7 +152,7 @@ func TestPrune(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantKind(t, w.s.Prune(t.Context(), id), failure.LeaseHeld)
+	wantKind(t, w.s.Prune(t.Context(), id), failure.LeaseBusy)
 	lease.Release()
 
 	precious := filepath.Join(w.dir, "precious")
@@ -255,7 +255,7 @@ func TestSettlingThatFailsIsMadeUpFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.s.Work(t.Context(), st, runs.Hooks{})
-	wantKind(t, err, failure.LockHeld)
+	wantKind(t, err, failure.LockBusy)
 	gate.Release()
 	w.s.Store.SetWait(store.DefaultWait) // whoever gave up gives the lock back when it gets it
 	if got := w.get(st.Run.ID); got.State != runs.Interrupted {

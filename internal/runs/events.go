@@ -27,7 +27,7 @@ func (s *Service) Events(ctx context.Context, id string, follow bool, fn func(jo
 			}
 			break
 		}
-		if !pause(ctx) {
+		if !waitForEvents(ctx) {
 			return nil
 		}
 		f, err = files.Open(path)
@@ -44,14 +44,14 @@ func (s *Service) Events(ctx context.Context, id string, follow bool, fn func(jo
 		if !follow || !live {
 			return nil
 		}
-		if !pause(ctx) {
+		if !waitForEvents(ctx) {
 			return nil
 		}
 	}
 }
 
-// pause waits until there may be more events; false where nobody waits for them any more.
-func pause(ctx context.Context) bool {
+// waitForEvents waits until there may be more events; false where nobody waits for them any more.
+func waitForEvents(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false

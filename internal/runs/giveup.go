@@ -14,34 +14,34 @@ import (
 	"github.com/laufwerk/laufwerk/internal/workspace"
 )
 
-// Kept is a workspace that stays although its run is over.
-type Kept struct {
+// KeptWorkspace is a workspace that stays although its run is over.
+type KeptWorkspace struct {
 	Claim string `json:"claim"`
 	Why   string `json:"why"`
 }
 
-// giveUp ends the workspaces of a run that succeeded with nothing unwritten; others are kept for clean-up.
-func (s *Service) giveUp(ctx context.Context, r Run) ([]Kept, error) {
+// releaseWorkspaces ends the workspaces of a run that succeeded with nothing unwritten; others are kept for clean-up.
+func (s *Service) releaseWorkspaces(ctx context.Context, r Run) ([]KeptWorkspace, error) {
 	list, err := s.Driver.List(ctx, claims.Filter{Run: r.ID, Kind: claims.KindWorkspace, Outstanding: true})
 	if err != nil {
 		return nil, err
 	}
-	var kept []Kept
+	var kept []KeptWorkspace
 	var first error
 	for _, c := range list {
-		why, err := s.Unwritten(ctx, c)
+		why, err := s.UnwrittenChanges(ctx, c)
 		switch {
 		case err != nil:
 			why = err.Error()
 		case why == "" && r.State != Succeeded:
-			kept = append(kept, Kept{Claim: c.ID, Why: "the run ended as " + r.State})
+			kept = append(kept, KeptWorkspace{Claim: c.ID, Why: "the run ended as " + r.State})
 			continue
 		}
 		if why != "" {
 			if _, err := s.Driver.SetKeep(ctx, c.ID, why); err != nil && first == nil {
 				first = err
 			}
-			kept = append(kept, Kept{Claim: c.ID, Why: why})
+			kept = append(kept, KeptWorkspace{Claim: c.ID, Why: why})
 			continue
 		}
 		if _, err := s.Driver.Release(ctx, c.ID); err != nil && first == nil {
@@ -51,9 +51,9 @@ func (s *Service) giveUp(ctx context.Context, r Run) ([]Kept, error) {
 	return kept, first
 }
 
-// Unwritten says what a workspace holds that was never written back, "" if nothing.
-func (s *Service) Unwritten(ctx context.Context, c claims.Claim) (string, error) {
-	return workspace.Unwritten(ctx, s.Home.WorkspaceDir(c.ID))
+// UnwrittenChanges says what a workspace holds that was never written back, "" if nothing.
+func (s *Service) UnwrittenChanges(ctx context.Context, c claims.Claim) (string, error) {
+	return workspace.UnwrittenChanges(ctx, s.Home.WorkspaceDir(c.ID))
 }
 
 // Difference is the text of frozen content that a question of the run is bound to.
@@ -65,11 +65,11 @@ func (s *Service) Difference(_ context.Context, run, digest string) (string, err
 	return workspace.Render(f)
 }
 
-// NotHalfApplied fails if the run has a write-back that was begun and neither finished nor undone.
-func (s *Service) NotHalfApplied(id string) error {
+// RequireNotHalfApplied fails if the run has a write-back that was begun and neither finished nor undone.
+func (s *Service) RequireNotHalfApplied(id string) error {
 	half, err := s.HalfApplied(id)
 	if err == nil && half != "" {
-		return halfApplied(id)
+		return halfAppliedError(id)
 	}
 	return err
 }
@@ -121,13 +121,13 @@ func (s *Service) SweepFolders(ctx context.Context, dry bool) ([]string, error) 
 			continue
 		}
 		l, leaseErr := s.Lease(ctx, n)
-		if failure.Is(leaseErr, failure.LeaseHeld) {
+		if failure.Is(leaseErr, failure.LeaseBusy) {
 			continue // it is being started
 		}
 		if leaseErr != nil {
 			return swept, leaseErr
 		}
-		_, named, getErr := s.stored(ctx, n) // since we read
+		_, named, getErr := s.findRun(ctx, n) // since we read
 		if err = getErr; err == nil && !named {
 			swept = append(swept, n)
 			if !dry {

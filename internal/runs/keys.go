@@ -9,8 +9,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
-// keyed is who has a key of a project: the caller's own name for a run, so that asking twice starts one run.
-type keyed struct {
+// keyRecord is who has a key of a project: the caller's own name for a run, so that asking twice starts one run.
+type keyRecord struct {
 	Run      string `json:"run"`
 	Workflow string `json:"workflow"`
 	Input    string `json:"input"` // sha256 of the input, as compact JSON
@@ -34,7 +34,7 @@ func (s *Service) ByKey(ctx context.Context, q Request) (r Run, ok bool, err err
 	if q.Key == "" {
 		return r, false, nil
 	}
-	var k keyed
+	var k keyRecord
 	err = s.Store.View(ctx, func(tx store.Tx) error {
 		ok, err = tx.Get(store.Keys, keyName(q.Project.Scope, q.Key), &k)
 		return err
@@ -42,14 +42,14 @@ func (s *Service) ByKey(ctx context.Context, q Request) (r Run, ok bool, err err
 	if err != nil || !ok {
 		return r, false, err
 	}
-	if err := k.fits(q); err != nil {
+	if err := k.checkInput(q); err != nil {
 		return r, false, err
 	}
 	r, err = s.Get(ctx, k.Run)
 	return r, err == nil, err
 }
 
-func (k keyed) fits(q Request) error {
+func (k keyRecord) checkInput(q Request) error {
 	if k.Workflow == q.Workflow.Name && k.Input == inputDigest(q.input()) {
 		return nil
 	}
@@ -67,25 +67,25 @@ func takeKey(tx store.Tx, q Request, run string) error {
 		return nil
 	}
 	name := keyName(q.Project.Scope, q.Key)
-	var k keyed
+	var k keyRecord
 	ok, err := tx.Get(store.Keys, name, &k)
 	if err != nil {
 		return err
 	}
 	if ok {
-		if err := k.fits(q); err != nil {
+		if err := k.checkInput(q); err != nil {
 			return err
 		}
 		return failure.New(failure.AlreadyExists, "run %s has the key %q since this moment", k.Run, q.Key).
 			WithField("run", k.Run).WithHint("laufwerk runs show %s", k.Run)
 	}
-	return tx.Put(store.Keys, name, keyed{Run: run, Workflow: q.Workflow.Name, Input: inputDigest(q.input())})
+	return tx.Put(store.Keys, name, keyRecord{Run: run, Workflow: q.Workflow.Name, Input: inputDigest(q.input())})
 }
 
 // dropKeys frees the keys of a run that is removed.
 func dropKeys(tx store.Tx, run string) error {
 	return tx.Each(store.Keys, "", func(name string, raw json.RawMessage) error {
-		var k keyed
+		var k keyRecord
 		if err := json.Unmarshal(raw, &k); err != nil {
 			return failure.Wrap(err, failure.StoreInvalid, "read a key")
 		}

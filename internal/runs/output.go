@@ -10,8 +10,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
-// withOutput holds a workflow to the schema of its result: one that does not fit it is the workflow's failure.
-func withOutput(p workflow.Program, output json.RawMessage) (workflow.Program, error) {
+// checkOutput holds a workflow to the schema of its result: one that does not fit it is the workflow's failure.
+func checkOutput(p workflow.Program, output json.RawMessage) (workflow.Program, error) {
 	if len(output) == 0 {
 		return p, nil
 	}
@@ -19,15 +19,15 @@ func withOutput(p workflow.Program, output json.RawMessage) (workflow.Program, e
 	if err != nil {
 		return nil, failure.New(failure.ProjectInvalid, "the output schema of the workflow: %v", err)
 	}
-	return outputChecked{p, sc}, nil
+	return outputCheckedProgram{p, sc}, nil
 }
 
-type outputChecked struct {
+type outputCheckedProgram struct {
 	workflow.Program
 	schema *schema.Schema
 }
 
-func (o outputChecked) Step(ctx context.Context, m *protocol.Message) ([]protocol.Message, error) {
+func (o outputCheckedProgram) Step(ctx context.Context, m *protocol.Message) ([]protocol.Message, error) {
 	out, err := o.Program.Step(ctx, m)
 	for i := range out {
 		if out[i].Type != protocol.TypeDone {

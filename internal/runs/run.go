@@ -82,23 +82,23 @@ func (s *Service) now() time.Time { return s.Now().UTC() }
 func (s *Service) Dir(id string) string { return s.Home.RunDir(id) }
 
 // Journal is a run's journal.
-func (s *Service) Journal(id string) *journal.Journal { return journal.At(s.Dir(id)) }
+func (s *Service) Journal(id string) *journal.Journal { return journal.Open(s.Dir(id)) }
 
 func (s *Service) leasePath(id string) string { return s.Home.LockFile("run-" + id) }
 
 // Lease takes the right to work on a run; a live worker is named.
 func (s *Service) Lease(ctx context.Context, id string) (*lock.Lock, error) {
 	l, err := lock.Acquire(ctx, s.leasePath(id), lock.Exclusive, 0, s.Command)
-	if failure.Is(err, failure.LockHeld) {
+	if failure.Is(err, failure.LockBusy) {
 		h := lock.Who(s.leasePath(id))
-		return nil, failure.New(failure.LeaseHeld, "another worker is on run %s: %s", id, h).WithField("holder", h).
+		return nil, failure.New(failure.LeaseBusy, "another worker is on run %s: %s", id, h).WithField("holder", h).
 			WithHint("laufwerk runs logs %s -f", id)
 	}
 	return l, err
 }
 
-// leased takes the lease of a run and reads its record after that: what was read before may have been another worker's to change.
-func (s *Service) leased(ctx context.Context, id string) (Run, *lock.Lock, error) {
+// acquireRun takes the lease of a run and reads its record after that: what was read before may have been another worker's to change.
+func (s *Service) acquireRun(ctx context.Context, id string) (Run, *lock.Lock, error) {
 	r, err := s.Get(ctx, id)
 	if err != nil {
 		return r, nil, err
@@ -107,7 +107,7 @@ func (s *Service) leased(ctx context.Context, id string) (Run, *lock.Lock, error
 	if err != nil {
 		return r, nil, err
 	}
-	now, found, err := s.stored(ctx, r.ID)
+	now, found, err := s.findRun(ctx, r.ID)
 	if err == nil && !found {
 		err = failure.New(failure.NotFound, "run %s was pruned this moment", r.ID).WithHint("laufwerk runs list --all")
 	}
@@ -124,8 +124,8 @@ func (s *Service) Worker(id string) (lock.Holder, bool) {
 	return h, live && err == nil
 }
 
-// stored is the record of exactly this run; false where there is none.
-func (s *Service) stored(ctx context.Context, id string) (r Run, ok bool, err error) {
+// findRun is the record of exactly this run; false where there is none.
+func (s *Service) findRun(ctx context.Context, id string) (r Run, ok bool, err error) {
 	err = s.Store.View(ctx, func(tx store.Tx) error {
 		ok, err = tx.Get(store.Runs, id, &r)
 		return err
@@ -136,8 +136,8 @@ func (s *Service) stored(ctx context.Context, id string) (r Run, ok bool, err er
 // Get finds a run by its id or by a unique beginning of it. The state is what it really is: interrupted where nobody works.
 func (s *Service) Get(ctx context.Context, id string) (Run, error) {
 	if id != "" {
-		if r, ok, err := s.stored(ctx, id); ok || err != nil {
-			return s.observed(r), err
+		if r, ok, err := s.findRun(ctx, id); ok || err != nil {
+			return s.observeState(r), err
 		}
 	}
 	var found []Run
@@ -161,7 +161,7 @@ func (s *Service) Get(ctx context.Context, id string) (Run, error) {
 	}
 	switch len(found) {
 	case 1:
-		return s.observed(found[0]), nil
+		return s.observeState(found[0]), nil
 	case 0:
 		e := failure.New(failure.NotFound, "there is no run %q", id)
 		if near := suggest.Closest(id, all); near != "" {
@@ -190,14 +190,14 @@ func (s *Service) List(ctx context.Context, scope string) ([]Run, error) {
 		})
 	})
 	for i := range out {
-		out[i] = s.observed(out[i])
+		out[i] = s.observeState(out[i])
 	}
 	slices.SortStableFunc(out, func(a, b Run) int { return b.CreatedAt.Compare(a.CreatedAt) }) // ids are in order of days only
 	return out, err
 }
 
-// observed tells running from interrupted.
-func (s *Service) observed(r Run) Run {
+// observeState tells running from interrupted.
+func (s *Service) observeState(r Run) Run {
 	if r.State == Running {
 		if _, live := s.Worker(r.ID); !live {
 			r.State = Interrupted
@@ -209,7 +209,7 @@ func (s *Service) observed(r Run) Run {
 	return r
 }
 
-func (s *Service) put(ctx context.Context, r Run) error {
+func (s *Service) storeRun(ctx context.Context, r Run) error {
 	r.UpdatedAt = s.now()
 	return s.Store.Update(ctx, func(tx store.Tx) error { return tx.Put(store.Runs, r.ID, r) })
 }

@@ -52,7 +52,7 @@ func (s *Service) Start(ctx context.Context, q Request) (Started, error) {
 	if err := checkInput(q.Workflow, input); err != nil {
 		return Started{}, err
 	}
-	if _, err := withOutput(nil, q.Workflow.Bundle.Output); err != nil {
+	if _, err := checkOutput(nil, q.Workflow.Bundle.Output); err != nil {
 		return Started{}, err
 	}
 	targets, err := withoutValues(q.Project.Targets)
@@ -91,7 +91,7 @@ func withoutValues(list []targets.Definition) ([]targets.Definition, error) {
 }
 
 func (s *Service) create(ctx context.Context, r Run, q Request, input json.RawMessage) error {
-	if _, _, err := s.stored(ctx, r.ID); err != nil {
+	if _, _, err := s.findRun(ctx, r.ID); err != nil {
 		return err // a store that is refused is refused before anything is made
 	}
 	dir := s.Dir(r.ID)
@@ -99,7 +99,7 @@ func (s *Service) create(ctx context.Context, r Run, q Request, input json.RawMe
 	if err := files.Mkdir(dir); err != nil { // never one that is there: it would be another run's
 		return failure.Wrap(err, failure.HomeInvalid, "make the run's folder")
 	}
-	if err := s.fill(dir, r, q, input); err != nil {
+	if err := s.writeRun(dir, r, q, input); err != nil {
 		_ = files.RemoveAll(dir)
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Service) create(ctx context.Context, r Run, q Request, input json.RawMe
 	})
 	if err != nil {
 		// Where it is not certain that nothing was committed, the folder stays: clean-up knows.
-		if _, named, e := s.stored(context.WithoutCancel(ctx), r.ID); e == nil && !named {
+		if _, named, e := s.findRun(context.WithoutCancel(ctx), r.ID); e == nil && !named {
 			_ = files.RemoveAll(dir)
 		}
 		return err
@@ -125,8 +125,8 @@ func (s *Service) create(ctx context.Context, r Run, q Request, input json.RawMe
 	return nil
 }
 
-// fill writes what a run consists of before its first step.
-func (s *Service) fill(dir string, r Run, q Request, input json.RawMessage) error {
+// writeRun writes what a run consists of before its first step.
+func (s *Service) writeRun(dir string, r Run, q Request, input json.RawMessage) error {
 	bundle, err := json.Marshal(q.Workflow.Bundle)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (s *Service) liveRuns(tx store.Tx, scope string) ([]string, error) {
 		if err := json.Unmarshal(raw, &c); err != nil {
 			return err
 		}
-		if c.outstanding() && c.Keep == "" {
+		if c.isOutstanding() && c.Keep == "" {
 			outstanding[c.Run] = true
 		}
 		return nil
@@ -212,7 +212,7 @@ func checkInput(w *project.Workflow, input json.RawMessage) error {
 	switch err := sc.Check(input); {
 	case err != nil && string(bytes.TrimSpace(input)) == "null":
 		return failure.New(failure.InputInvalid, "the workflow %q needs an input, whose schema is in %s", w.Name, w.File).
-			WithHint("laufwerk run %s --input %s", w.Name, sketch(w.Input))
+			WithHint("laufwerk run %s --input %s", w.Name, inputSketch(w.Input))
 	case err != nil:
 		return failure.New(failure.InputInvalid, "the input does not fit the workflow %q, whose schema is in %s: %v", w.Name, w.File, err).
 			WithHint("laufwerk run %s --input @file.json", w.Name)
@@ -220,8 +220,8 @@ func checkInput(w *project.Workflow, input json.RawMessage) error {
 	return nil
 }
 
-// sketch is an argument with the texts that an input must have, to be filled in; a file where it must have more than texts.
-func sketch(input json.RawMessage) string {
+// inputSketch is an argument with the texts that an input must have, to be filled in; a file where it must have more than texts.
+func inputSketch(input json.RawMessage) string {
 	var s struct {
 		Required   []string
 		Properties map[string]struct{ Type any }

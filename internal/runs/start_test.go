@@ -182,7 +182,7 @@ func TestOnlyOneWorkerAtATime(t *testing.T) {
 	w := newWorld(t)
 	st := w.start(w.request(nothing))
 	_, err := w.service().Resume(t.Context(), st.Run.ID)
-	wantKind(t, err, failure.LeaseHeld, "laufwerk test", "runs logs")
+	wantKind(t, err, failure.LeaseBusy, "laufwerk test", "runs logs")
 	st.Lease.Release()
 	again, err := w.service().Resume(t.Context(), st.Run.ID)
 	if err != nil {

@@ -37,13 +37,13 @@ type Result struct {
 	Run     Run
 	Value   json.RawMessage
 	Err     error // the failure that decides the exit code; nil when it succeeded
-	Kept    []Kept
+	Kept    []KeptWorkspace
 	Resumed bool
 }
 
 // Resume takes up a run where it was left. The lease is taken first, so two never work on one run.
 func (s *Service) Resume(ctx context.Context, id string) (Started, error) {
-	r, l, err := s.leased(ctx, id)
+	r, l, err := s.acquireRun(ctx, id)
 	if err != nil {
 		return Started{}, err
 	}
@@ -55,8 +55,8 @@ func (s *Service) Resume(ctx context.Context, id string) (Started, error) {
 	return st, nil
 }
 
-// drift compares the code that a run is pinned to with that of the workflow now.
-func (s *Service) drift(ctx context.Context, r Run) string {
+// describeDrift compares the code that a run is pinned to with that of the workflow now.
+func (s *Service) describeDrift(ctx context.Context, r Run) string {
 	var pinned protocol.Bundle
 	if files.ReadJSON(runFile(s.Dir(r.ID), "bundle.json"), &pinned) != nil {
 		return "" // execute says it
@@ -70,7 +70,7 @@ func (s *Service) resumable(ctx context.Context, r Run) (targets []targets.Defin
 	}
 	if records, err := s.Journal(r.ID).Read(); err != nil {
 		return nil, "", err
-	} else if ending(records) != nil {
+	} else if endRecord(records) != nil {
 		return nil, "", nil // only the store does not know yet: that needs no project
 	}
 	p, err := project.Load(ctx, s.Script, r.Root)
@@ -84,7 +84,7 @@ func (s *Service) resumable(ctx context.Context, r Run) (targets []targets.Defin
 	if err != nil {
 		return nil, "", err
 	}
-	return p.Targets, s.drift(ctx, r), nil
+	return p.Targets, s.describeDrift(ctx, r), nil
 }
 
 // sameTargets compares the definitions that the run started with and those of the config as it is now.
@@ -139,13 +139,13 @@ func changedOption(was, is json.RawMessage) string {
 func (s *Service) Work(ctx context.Context, st Started, h Hooks) (Result, error) {
 	for {
 		res, err := s.work(ctx, st, h)
-		res.Err = named(res.Err, st.Run.ID)
-		if err != nil || !s.awaited(res.Run) {
-			return res, named(err, st.Run.ID)
+		res.Err = fillRunID(res.Err, st.Run.ID)
+		if err != nil || !s.hasAwaitedMessage(res.Run) {
+			return res, fillRunID(err, st.Run.ID)
 		}
 		// A message came between the last look into the inbox and the release of the lease. Whoever left it saw a worker, and
 		// relies on it.
-		r, l, err := s.leased(ctx, st.Run.ID)
+		r, l, err := s.acquireRun(ctx, st.Run.ID)
 		if err != nil || r.Terminal() {
 			l.Release()
 			return res, nil //nolint:nilerr // another worker has it, or the next one takes it
@@ -154,8 +154,8 @@ func (s *Service) Work(ctx context.Context, st Started, h Hooks) (Result, error)
 	}
 }
 
-// awaited says whether the inbox holds what a waiting run waits for.
-func (s *Service) awaited(r Run) bool {
+// hasAwaitedMessage says whether the inbox holds what a waiting run waits for.
+func (s *Service) hasAwaitedMessage(r Run) bool {
 	if r.State != Waiting {
 		return false
 	}
@@ -168,8 +168,8 @@ func (s *Service) awaited(r Run) bool {
 // placeholder is what packages that do not know their run write into hints.
 var placeholder = lazyregexp.Regexp{Pattern: `\bRUN\b`}
 
-// named puts the run into the hint of a failure.
-func named(err error, run string) error {
+// fillRunID puts the run into the hint of a failure.
+func fillRunID(err error, run string) error {
 	f := failure.As(err)
 	if f == nil || !placeholder.MatchString(f.Hint) {
 		return err
@@ -184,7 +184,7 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 	r := st.Run
 	if r.State != Running || r.Reason != "" || len(r.Waiting) > 0 {
 		r.State, r.Reason, r.Code, r.Waiting = Running, "", "", nil
-		if err := s.put(context.WithoutCancel(ctx), r); err != nil {
+		if err := s.storeRun(context.WithoutCancel(ctx), r); err != nil {
 			return Result{Run: r}, err
 		}
 	}
@@ -194,8 +194,8 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 		return Result{Run: r}, err
 	}
 	defer w.Close()
-	if end := ending(records); end != nil { // killed between the last record and the store
-		return s.settle(context.WithoutCancel(ctx), r, workflow.Outcome{State: end.State, Value: value(j, end.Value), Err: recorded(end.Error)})
+	if end := endRecord(records); end != nil { // killed between the last record and the store
+		return s.recordOutcome(context.WithoutCancel(ctx), r, workflow.Outcome{State: end.State, Value: loadValue(j, end.Value), Err: recordedError(end.Error)})
 	}
 	resumed := len(records) > 1
 	if resumed {
@@ -221,7 +221,7 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 	if err != nil {
 		reason := err.Error()
 		r.State, r.Reason, r.Code = Running, reason, string(failure.KindOf(err))
-		_ = s.put(context.WithoutCancel(ctx), r)
+		_ = s.storeRun(context.WithoutCancel(ctx), r)
 		return Result{Run: r}, err
 	}
 	if out.State == workflow.Interrupted && out.Err == nil {
@@ -230,7 +230,7 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 			r.Reason = "its worker left; what runs goes on under its supervisor"
 		}
 	}
-	res, err := s.settle(context.WithoutCancel(ctx), r, out)
+	res, err := s.recordOutcome(context.WithoutCancel(ctx), r, out)
 	res.Resumed = resumed
 	return res, err
 }
@@ -268,7 +268,7 @@ func (s *Service) execute(ctx context.Context, w worker) (workflow.Outcome, erro
 	ops := workflow.NewOperations(config)
 	changed, stop := s.watch(w.journal)
 	defer stop()
-	program, err := withOutput(child, bundle.Output)
+	program, err := checkOutput(child, bundle.Output)
 	if err != nil {
 		return workflow.Outcome{}, err
 	}
@@ -288,7 +288,7 @@ func (s *Service) operations(st Started, j *journal.Journal, h Hooks) workflow.O
 	for _, d := range st.Targets {
 		targets[d.ID] = d
 	}
-	told := toldUpTo(j)
+	told := eventOffsets(j)
 	return workflow.OperationsConfig{
 		Run: r.ID, RunDir: s.Dir(r.ID), Root: r.Root, Scope: r.Scope, HomeDir: s.HomeDir, State: s.Home.Dir(), Driver: s.Driver,
 		Targets: targets, Provider: s.Provider, Programs: s.Programs, HostVars: s.HostVars, Now: s.Now,
@@ -297,8 +297,8 @@ func (s *Service) operations(st Started, j *journal.Journal, h Hooks) workflow.O
 	}
 }
 
-// toldUpTo is how much of each operation's output is in the event log already.
-func toldUpTo(j *journal.Journal) map[string]int64 {
+// eventOffsets is how much of each operation's output is in the event log already.
+func eventOffsets(j *journal.Journal) map[string]int64 {
 	told := map[string]int64{}
 	f, err := files.Open(j.EventsPath())
 	if err != nil {
@@ -320,8 +320,8 @@ func toldUpTo(j *journal.Journal) map[string]int64 {
 // How often the inbox is looked into: where the system tells nothing of new files, and where it should, since some file
 // systems accept a watch and never tell anything.
 const (
-	lookEvery  = 500 * time.Millisecond
-	lookAnyway = 3 * time.Second
+	inboxPollInterval    = 500 * time.Millisecond
+	fallbackPollInterval = 3 * time.Second
 )
 
 // watch says when something may have come into the inbox.
@@ -333,10 +333,10 @@ func (s *Service) watch(j *journal.Journal) (<-chan struct{}, func()) {
 		default:
 		}
 	}
-	every := lookAnyway
+	every := fallbackPollInterval
 	w, err := watchDir(j.InboxDir())
 	if err != nil {
-		every = lookEvery
+		every = inboxPollInterval
 		w = &fsnotify.Watcher{} // of which nothing ever comes
 	}
 	t := time.NewTicker(every)
@@ -377,7 +377,7 @@ func watchDir(dir string) (*fsnotify.Watcher, error) {
 	return w, nil
 }
 
-func ending(records []journal.Record) *journal.Record {
+func endRecord(records []journal.Record) *journal.Record {
 	for i := range records {
 		if records[i].Type == journal.End {
 			return &records[i]
@@ -386,28 +386,28 @@ func ending(records []journal.Record) *journal.Record {
 	return nil
 }
 
-func value(j *journal.Journal, v *journal.Value) json.RawMessage {
-	b, err := j.Load(v)
+func loadValue(j *journal.Journal, v *journal.Value) json.RawMessage {
+	b, err := j.LoadValue(v)
 	if err != nil {
 		return nil
 	}
 	return b
 }
 
-func recorded(e *protocol.Error) error {
+func recordedError(e *protocol.Error) error {
 	if e == nil {
 		return nil
 	}
 	return workflow.Failure(e)
 }
 
-// settle writes into the store how the worker left the run, and gives up what a finished run does not need.
-func (s *Service) settle(ctx context.Context, r Run, out workflow.Outcome) (Result, error) {
+// recordOutcome writes into the store how the worker left the run, and gives up what a finished run does not need.
+func (s *Service) recordOutcome(ctx context.Context, r Run, out workflow.Outcome) (Result, error) {
 	res := Result{Run: r, Value: out.Value, Err: out.Err}
 	switch out.State {
 	case workflow.Waits:
 		r.State, r.Waiting = Waiting, out.Waiting
-		res.Err = waitingFor(r)
+		res.Err = waitingError(r)
 	case workflow.Interrupted:
 		r.State = Running // nobody holds the lease: interrupted
 		if out.Err != nil {
@@ -418,33 +418,33 @@ func (s *Service) settle(ctx context.Context, r Run, out workflow.Outcome) (Resu
 		if out.Err != nil {
 			r.Reason, r.Code = out.Err.Error(), string(failure.KindOf(out.Err))
 		}
-		if err := s.freeHolds(ctx, r.ID); err != nil && out.Ending == nil {
+		if err := s.releaseHolds(ctx, r.ID); err != nil && out.Ending == nil {
 			out.Ending = err
 		}
-		kept, err := s.giveUp(ctx, r)
+		kept, err := s.releaseWorkspaces(ctx, r)
 		if err != nil && out.Ending == nil {
 			out.Ending = err
 		}
 		res.Kept = kept
 	}
 	crash.Point("runs/before-settle")
-	if err := s.put(ctx, r); err != nil {
+	if err := s.storeRun(ctx, r); err != nil {
 		return res, err
 	}
 	crash.Point("runs/after-settle")
-	res.Run = s.ended(r)
+	res.Run = s.runAfterWorker(r)
 	switch {
 	case out.Ending == nil:
 	case res.Err == nil:
 		res.Err = failure.Wrap(out.Ending, failure.Retained, "run %s %s, and not everything that it used could be given up", r.ID, r.State)
 	default:
-		res.Err = besides(res.Err, failure.Condition{ID: string(failure.Retained), Message: out.Ending.Error(), Hint: "laufwerk cleanup " + r.ID})
+		res.Err = withCondition(res.Err, failure.Condition{ID: string(failure.Retained), Message: out.Ending.Error(), Hint: "laufwerk cleanup " + r.ID})
 	}
 	return res, nil
 }
 
-// besides is a failure with one more thing that has to be told of it.
-func besides(err error, c failure.Condition) error {
+// withCondition is a failure with one more thing that has to be told of it.
+func withCondition(err error, c failure.Condition) error {
 	out := &failure.Error{Kind: failure.KindOf(err), Err: err}
 	if f := failure.As(err); f != nil {
 		out.Hint, out.Paths, out.Fields, out.Conditions = f.Hint, f.Paths, f.Fields, f.Conditions
@@ -453,25 +453,25 @@ func besides(err error, c failure.Condition) error {
 	return out
 }
 
-// freeHolds gives up the source that a write-back of a run that is over holds still, since its worker was killed in it and
+// releaseHolds gives up the source that a write-back of a run that is over holds still, since its worker was killed in it and
 // the next one had no need of it. One that is half applied keeps it.
-func (s *Service) freeHolds(ctx context.Context, run string) error {
+func (s *Service) releaseHolds(ctx context.Context, run string) error {
 	half, err := s.HalfApplied(run)
 	if err != nil || half != "" {
 		return err
 	}
-	return s.freeSource(ctx, run, "")
+	return s.releaseSource(ctx, run, "")
 }
 
-// ended is a run as it is once this worker is gone.
-func (s *Service) ended(r Run) Run {
+// runAfterWorker is a run as it is once this worker is gone.
+func (s *Service) runAfterWorker(r Run) Run {
 	if r.State == Running {
 		r.State = Interrupted
 	}
 	return r
 }
 
-func waitingFor(r Run) error {
+func waitingError(r Run) error {
 	if len(r.Waiting) == 0 {
 		return failure.New(failure.Waiting, "run %s waits", r.ID)
 	}

@@ -65,7 +65,7 @@ func TestAWorkerThatDoesNotAnswer(t *testing.T) {
 	_ = first.Process.Kill()
 	_ = first.Wait()
 	second := hold()
-	if err := s.endWorker(t.Context(), id, worker); !failure.Is(err, failure.LeaseHeld) {
+	if err := s.endWorker(t.Context(), id, worker); !failure.Is(err, failure.LeaseBusy) {
 		t.Errorf("got %v", err)
 	}
 	// A description that does not say beyond doubt who it is: somebody else may have that id.
@@ -86,7 +86,7 @@ func TestAWorkerThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	named, _ := s.Worker(id)
-	if err := s.endWorker(t.Context(), id, named); !failure.Is(err, failure.LeaseHeld) {
+	if err := s.endWorker(t.Context(), id, named); !failure.Is(err, failure.LeaseBusy) {
 		t.Errorf("got %v", err)
 	}
 	select {

@@ -44,7 +44,7 @@ func (s *Service) Differences(ctx context.Context, r Run) ([]Difference, error) 
 		}
 		show := func(f workspace.Freeze) error {
 			var err error
-			d.Digest, d.Source, d.Changes, d.Ignored = f.Digest, f.Source, workspace.ToSurface(f.Changes), f.Ignored
+			d.Digest, d.Source, d.Changes, d.Ignored = f.Digest, f.Source, workspace.PublicChanges(f.Changes), f.Ignored
 			d.Text, err = workspace.Render(f)
 			return err
 		}
@@ -54,27 +54,27 @@ func (s *Service) Differences(ctx context.Context, r Run) ([]Difference, error) 
 				err = show(f)
 			}
 			if err != nil {
-				return nil, named(err, r.ID)
+				return nil, fillRunID(err, r.ID)
 			}
-		} else if err := workspace.Peek(ctx, s.Home.WorkspaceDir(c.ID), s.Now, show); err != nil {
-			return nil, named(err, r.ID)
+		} else if err := workspace.FreezeTemporarily(ctx, s.Home.WorkspaceDir(c.ID), s.Now, show); err != nil {
+			return nil, fillRunID(err, r.ID)
 		}
 		out = append(out, d)
 	}
 	return out, nil
 }
 
-// Ended is how a half-applied write-back was ended.
-type Ended struct {
-	Run      string     `json:"run"`
-	State    string     `json:"state"`
-	Restored []string   `json:"restored,omitempty"`
-	Left     []LeftPath `json:"left,omitempty"`
-	Rescued  []string   `json:"rescued,omitempty"` // files with what somebody wrote meanwhile, which are in no other place
+// WriteBackEnd is how a half-applied write-back was ended.
+type WriteBackEnd struct {
+	Run      string          `json:"run"`
+	State    string          `json:"state"`
+	Restored []string        `json:"restored,omitempty"`
+	Left     []UntouchedPath `json:"left,omitempty"`
+	Rescued  []string        `json:"rescued,omitempty"` // files with what somebody wrote meanwhile, which are in no other place
 }
 
-// LeftPath is a path that was not touched, because somebody changed it since.
-type LeftPath struct {
+// UntouchedPath is a path that was not touched, because somebody changed it since.
+type UntouchedPath struct {
 	Path string `json:"path"`
 	Why  string `json:"why"`
 }
@@ -105,33 +105,33 @@ func (s *Service) pendingDir(id string) (string, error) {
 }
 
 // EndWriteBack finishes or undoes the half-applied write-back of a run, and frees the source. noExchange is writeback.Continue's.
-func (s *Service) EndWriteBack(ctx context.Context, id string, abort, noExchange bool) (Ended, error) {
+func (s *Service) EndWriteBack(ctx context.Context, id string, abort, noExchange bool) (WriteBackEnd, error) {
 	r, err := s.Get(ctx, id)
 	if err != nil {
-		return Ended{}, err
+		return WriteBackEnd{}, err
 	}
 	e, err := s.endWriteBack(ctx, r, abort, noExchange)
-	return e, named(err, r.ID)
+	return e, fillRunID(err, r.ID)
 }
 
-func (s *Service) endWriteBack(ctx context.Context, r Run, abort, noExchange bool) (Ended, error) {
+func (s *Service) endWriteBack(ctx context.Context, r Run, abort, noExchange bool) (WriteBackEnd, error) {
 	l, err := s.Lease(ctx, r.ID)
 	if err != nil {
-		return Ended{}, err
+		return WriteBackEnd{}, err
 	}
 	defer l.Release()
 	dir, err := s.pendingDir(r.ID)
 	if err != nil {
-		return Ended{}, err
+		return WriteBackEnd{}, err
 	}
-	e := Ended{Run: r.ID, State: "done"}
+	e := WriteBackEnd{Run: r.ID, State: "done"}
 	if abort {
-		var rep writeback.Report
+		var rep writeback.AbortReport
 		e.State = "undone"
 		rep, err = writeback.Abort(ctx, dir)
 		e.Restored, e.Rescued = rep.Restored, rep.Rescued
 		for _, left := range rep.Left {
-			e.Left = append(e.Left, LeftPath(left))
+			e.Left = append(e.Left, UntouchedPath(left))
 		}
 	} else {
 		err = writeback.Continue(ctx, dir, noExchange)
@@ -139,14 +139,14 @@ func (s *Service) endWriteBack(ctx context.Context, r Run, abort, noExchange boo
 	if p, pendingErr := writeback.Pending(dir); p != nil || pendingErr != nil {
 		return e, errors.Join(err, pendingErr)
 	}
-	if freed := s.freeSource(ctx, r.ID, filepath.Base(dir)); err == nil {
+	if freed := s.releaseSource(ctx, r.ID, filepath.Base(dir)); err == nil {
 		err = freed
 	}
 	return e, err
 }
 
-// freeSource gives up what a run's write-back holds: the one whose plan is in the folder, or all of them with "".
-func (s *Service) freeSource(ctx context.Context, run, folder string) error {
+// releaseSource gives up what a run's write-back holds: the one whose plan is in the folder, or all of them with "".
+func (s *Service) releaseSource(ctx context.Context, run, folder string) error {
 	holds, err := s.Driver.ListHolds(ctx, "source/")
 	if err != nil {
 		return err

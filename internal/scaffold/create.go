@@ -35,7 +35,7 @@ func dropLeft(root string) {
 		if !strings.HasPrefix(name, stageName) || files.ReadJSON(filepath.Join(stage, owner), &id) != nil {
 			continue
 		}
-		if is := process.Look(id); is == process.Dead || is == process.OtherBoot {
+		if is := process.Probe(id); is == process.Dead || is == process.OtherBoot {
 			_ = files.RemoveAll(stage)
 		}
 	}
@@ -51,12 +51,12 @@ func Create(ctx context.Context, root string, list []File, validate Validate) er
 }
 
 func create(ctx context.Context, root string, list []File, force bool, validate Validate) ([]string, error) {
-	c := &change{root: root, list: list, force: force, validate: validate}
+	c := &stagedChange{root: root, list: list, force: force, validate: validate}
 	return c.make(ctx)
 }
 
-// change is a set of files that go into a project together.
-type change struct {
+// stagedChange is a set of files that go into a project together.
+type stagedChange struct {
 	root     string
 	list     []File
 	force    bool
@@ -68,7 +68,7 @@ type change struct {
 }
 
 // make writes what is not there already, and returns its paths.
-func (c *change) make(ctx context.Context) (written []string, err error) {
+func (c *stagedChange) make(ctx context.Context) (written []string, err error) {
 	if err := c.free(); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (c *change) make(ctx context.Context) (written []string, err error) {
 	}
 	crash.Point("scaffold/after-stage")
 	for _, f := range c.list {
-		if err := files.Plant(filepath.Join(c.stage, filepath.FromSlash(f.Path)), f.Content); err != nil {
+		if err := files.CreateUserFile(filepath.Join(c.stage, filepath.FromSlash(f.Path)), f.Content); err != nil {
 			return nil, failure.Wrap(err, failure.Failed, "write %s", f.Path)
 		}
 	}
@@ -115,7 +115,7 @@ func (c *change) make(ctx context.Context) (written []string, err error) {
 }
 
 // free drops the files that are there as they should be, and fails where others are in the way.
-func (c *change) free() error {
+func (c *stagedChange) free() error {
 	info, err := files.Stat(c.root)
 	if err != nil || !info.IsDir() {
 		return failure.New(failure.ProjectNotFound, "%s is not a directory", c.root).WithHint("mkdir -p %s", c.root)
@@ -175,14 +175,14 @@ func order(file string) int {
 }
 
 // publish moves what is staged into its place: whole directories where there is none, else file by file.
-func (c *change) publish(ctx context.Context) error {
+func (c *stagedChange) publish(ctx context.Context) error {
 	slices.SortStableFunc(c.list, func(a, b File) int { return order(a.Path) - order(b.Path) })
 	var written []File
 	for _, f := range c.list {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		same, err := c.place(f)
+		same, err := c.installFile(f)
 		if err != nil {
 			return err
 		}
@@ -195,8 +195,8 @@ func (c *change) publish(ctx context.Context) error {
 	return nil
 }
 
-// place puts one file in its place, with the directories that are missing. It is true where the same file was there.
-func (c *change) place(f File) (same bool, err error) {
+// installFile puts one file in its place, with the directories that are missing. It is true where the same file was there.
+func (c *stagedChange) installFile(f File) (same bool, err error) {
 	from, to := filepath.Join(c.stage, filepath.FromSlash(f.Path)), filepath.Join(c.root, filepath.FromSlash(f.Path))
 	if !files.Exists(from) {
 		return false, nil // its directory went as a whole
@@ -236,7 +236,7 @@ func (c *change) place(f File) (same bool, err error) {
 		return false, exists(c.root, []string{f.Path})
 	}
 	old := filepath.Join(c.stage, "replaced", filepath.FromSlash(f.Path))
-	if err := files.Plant(old, have); err != nil {
+	if err := files.CreateUserFile(old, have); err != nil {
 		return false, failure.Wrap(err, failure.Failed, "keep the old %s", f.Path)
 	}
 	if err := files.Replace(from, to); err != nil {

@@ -100,7 +100,7 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 	if err != nil {
 		return made, err
 	}
-	change := &change{root: root, force: o.Force}
+	change := &stagedChange{root: root, force: o.Force}
 	var overlay map[string][]byte
 	change.list, overlay = missing(root, list, o.Force, module, there)
 	if !there {

@@ -104,12 +104,12 @@ func replace(root string, f TypeFile) (err error) {
 		}
 	}()
 	from, to := filepath.Join(stage, filepath.Base(f.Path)), filepath.Join(root, filepath.FromSlash(f.Path))
-	if err := files.Plant(from, f.made); err != nil {
+	if err := files.CreateUserFile(from, f.made); err != nil {
 		return err
 	}
 	if !files.Exists(filepath.Dir(to)) { // one directory below laufwerk/ at most
 		tmp := filepath.Join(stage, "dir", filepath.Base(f.Path))
-		if err := files.Plant(tmp, f.made); err != nil {
+		if err := files.CreateUserFile(tmp, f.made); err != nil {
 			return err
 		}
 		return files.Rename(filepath.Dir(tmp), filepath.Dir(to))

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// maxPlaces bounds how many schemas apply to one place of a value.
-const maxPlaces = 10_000
+// maxLocations bounds how many schemas apply to one place of a value.
+const maxLocations = 10_000
 
 // unfold refuses schemas that apply to one place of a value without end, or to so many branches that a check takes ages:
 // `{"$ref": "#"}` describes nothing, and the library that checks would follow it until the process dies. A schema that refers
@@ -89,26 +89,26 @@ func (u *unfolding) count(schema any, at string) (int, error) {
 	}
 	u.counted[at] = -1
 	n := 1
-	for _, next := range u.inPlace(s, at) {
+	for _, next := range u.applicators(s, at) {
 		more, err := u.count(next.schema, next.at)
 		if err != nil {
 			return 0, err
 		}
-		if n += more; n > maxPlaces {
-			return 0, fmt.Errorf("%s has more than %d branches", at, maxPlaces)
+		if n += more; n > maxLocations {
+			return 0, fmt.Errorf("%s has more than %d branches", at, maxLocations)
 		}
 	}
 	u.counted[at] = n
 	return n, nil
 }
 
-type place struct {
+type schemaLocation struct {
 	schema any
 	at     string
 }
 
-// inPlace are the schemas that apply to the same value as s.
-func (u *unfolding) inPlace(s map[string]any, at string) (out []place) {
+// applicators are the schemas that apply to the same value as s.
+func (u *unfolding) applicators(s map[string]any, at string) (out []schemaLocation) {
 	for _, k := range []string{"$ref", "$dynamicRef"} {
 		if ref, ok := s[k].(string); ok {
 			if target, found := u.resolve(ref); found {
@@ -119,32 +119,32 @@ func (u *unfolding) inPlace(s map[string]any, at string) (out []place) {
 	for _, k := range []string{"allOf", "anyOf", "oneOf"} {
 		if list, ok := s[k].([]any); ok {
 			for i, v := range list {
-				out = append(out, place{v, at + "/" + k + "/" + strconv.Itoa(i)})
+				out = append(out, schemaLocation{v, at + "/" + k + "/" + strconv.Itoa(i)})
 			}
 		}
 	}
 	for _, k := range []string{"not", "if", "then", "else"} {
 		if v, ok := s[k]; ok {
-			out = append(out, place{v, at + "/" + k})
+			out = append(out, schemaLocation{v, at + "/" + k})
 		}
 	}
 	for _, k := range []string{"dependentSchemas", "dependencies"} {
 		if m, ok := s[k].(map[string]any); ok {
 			for name, v := range m {
-				out = append(out, place{v, at + "/" + k + "/" + escape(name)})
+				out = append(out, schemaLocation{v, at + "/" + k + "/" + escape(name)})
 			}
 		}
 	}
 	return out
 }
 
-func (u *unfolding) resolve(ref string) (place, bool) {
+func (u *unfolding) resolve(ref string) (schemaLocation, bool) {
 	if s, ok := u.named[ref]; ok {
-		return place{s, "named " + ref}, true
+		return schemaLocation{s, "named " + ref}, true
 	}
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok {
-		return place{}, false
+		return schemaLocation{}, false
 	}
 	schema := u.root
 	for _, part := range strings.Split(pointer, "/")[1:] {
@@ -155,14 +155,14 @@ func (u *unfolding) resolve(ref string) (place, bool) {
 		case []any:
 			i, err := strconv.Atoi(part)
 			if err != nil || i < 0 || i >= len(s) {
-				return place{}, false
+				return schemaLocation{}, false
 			}
 			schema = s[i]
 		default:
-			return place{}, false
+			return schemaLocation{}, false
 		}
 	}
-	return place{schema, "#" + pointer}, true
+	return schemaLocation{schema, "#" + pointer}, true
 }
 
 func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }

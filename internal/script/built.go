@@ -27,8 +27,8 @@ const sdkSymbol = `globalThis[Symbol.for("laufwerk.sdk")]`
 // preludeScript leaves the prelude, a function, in a global variable that the boot script takes away.
 func preludeScript() string { return "globalThis.__prelude = " + prelude }
 
-// facade is the source of a module of the SDK as a bundle has it: names for what the SDK's script left.
-func facade(module string) (string, error) {
+// moduleFacade is the source of a module of the SDK as a bundle has it: names for what the SDK's script left.
+func moduleFacade(module string) (string, error) {
 	var exports map[string][]string
 	if err := json.Unmarshal(sdk.Exports, &exports); err != nil {
 		return "", err

@@ -83,7 +83,7 @@ func loadSDK(entry string) func(api.OnLoadArgs) (api.OnLoadResult, error) {
 			code := fmt.Sprintf("import { attach } from %q;\nimport * as user from %q;\nattach(user);\n", sdk.Entry, entryImport)
 			return api.OnLoadResult{Contents: &code, Loader: api.LoaderJS}, nil
 		}
-		code, err := facade(a.Path)
+		code, err := moduleFacade(a.Path)
 		return api.OnLoadResult{Contents: &code, Loader: api.LoaderJS}, err
 	}
 }
@@ -94,7 +94,7 @@ func (r *resolver) load(a api.OnLoadArgs) (api.OnLoadResult, error) {
 		return api.OnLoadResult{}, err
 	}
 	if f.Kind != "file" {
-		return api.OnLoadResult{}, fmt.Errorf("%s cannot be imported: %s", a.Path, reasonOf(f))
+		return api.OnLoadResult{}, fmt.Errorf("%s cannot be imported: %s", a.Path, fileReason(f))
 	}
 	loader := api.LoaderJS
 	switch path.Ext(a.Path) {
@@ -113,7 +113,7 @@ func (r *resolver) load(a api.OnLoadArgs) (api.OnLoadResult, error) {
 	return api.OnLoadResult{Contents: &code, Loader: loader}, nil
 }
 
-func reasonOf(f protocol.File) string {
+func fileReason(f protocol.File) string {
 	if f.Reason != "" {
 		return f.Reason
 	}

@@ -18,7 +18,7 @@ const (
 
 // Child is one running workflow. It is used by one goroutine at a time.
 type Child struct {
-	talk   *talk
+	talk   *conversation
 	limits Limits
 	over   bool
 }
@@ -50,9 +50,9 @@ func (c *Child) step(ctx context.Context, answer *protocol.Message) ([]protocol.
 			return nil, err
 		}
 	}
-	defer c.talk.until(ctx)()
+	defer c.talk.endWith(ctx)()
 	if c.limits.StepMillis > 0 {
-		c.talk.watch.Begin(c.limits.Step() + grace)
+		c.talk.watch.Begin(c.limits.Step() + stepGrace)
 	}
 	var out []protocol.Message
 	size := 0
@@ -61,7 +61,7 @@ func (c *Child) step(ctx context.Context, answer *protocol.Message) ([]protocol.
 		if err != nil {
 			return nil, err
 		}
-		if err := wellFormed(m); err != nil {
+		if err := checkMessage(m); err != nil {
 			return nil, err
 		}
 		if m.Call != nil {
@@ -81,7 +81,7 @@ func (c *Child) step(ctx context.Context, answer *protocol.Message) ([]protocol.
 	}
 }
 
-func wellFormed(m *protocol.Message) error {
+func checkMessage(m *protocol.Message) error {
 	fine := false
 	switch m.Type {
 	case protocol.TypeCall:
@@ -105,7 +105,7 @@ func (c *Child) why(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, errLate):
-		return failure.New(failure.LimitExceeded, "the workflow: %s", lateMessage(c.limits))
+		return failure.New(failure.LimitExceeded, "the workflow: %s", stepLimitMessage(c.limits))
 	case errors.As(err, &ended) && ended.outOfMemory():
 		return failure.New(failure.LimitExceeded, "the workflow: %s", memoryMessage(c.limits))
 	case failure.As(err) != nil:

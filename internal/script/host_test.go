@@ -79,7 +79,7 @@ func TestWhatTheHostCannotDoKeepsItsKind(t *testing.T) {
 		kind, want failure.Kind
 	}{
 		"not ready":  {failure.NotReady, failure.NotReady},
-		"lock":       {failure.LockHeld, failure.LockHeld},
+		"lock":       {failure.LockBusy, failure.LockBusy},
 		"unknown":    {failure.OutcomeUnknown, failure.OutcomeUnknown},
 		"wrong use":  {failure.ProjectInvalid, failure.ProjectInvalid},
 		"impossible": {failure.Unsupported, failure.ProjectInvalid},
@@ -142,7 +142,7 @@ func TestTheHostsTimeIsNotTheModules(t *testing.T) {
 	r.ConfigLimits = Limits{MemoryBytes: 64 << 20, StepMillis: 1500}
 	answer := images(map[string]string{"m.json": "sha256:one"})
 	r.Host = func(ctx context.Context, root, function string, args json.RawMessage) (json.RawMessage, error) {
-		time.Sleep(r.ConfigLimits.Step() + grace + 500*time.Millisecond)
+		time.Sleep(r.ConfigLimits.Step() + stepGrace + 500*time.Millisecond)
 		return answer(ctx, root, function, args)
 	}
 	if value, _, err := r.Evaluate(t.Context(), root, entry, EvalOptions{}); err != nil || string(value) != `"sha256:one"` {

@@ -36,8 +36,8 @@ type isolate struct {
 	places   map[string]string // where stacks begin in the project's files: a loop asks from the same place again and again
 }
 
-// placesKept bounds the places that are remembered.
-const placesKept = 1000
+// maxPositions bounds the places that are remembered.
+const maxPositions = 1000
 
 // newIsolate makes an engine whose time and randomness follow from the start message alone. log gets console output, ask has
 // the host's answers.
@@ -145,8 +145,8 @@ func (i *isolate) deliver(m *protocol.Message) *protocol.Error {
 	})
 }
 
-// take returns what the program posted since the last time.
-func (i *isolate) take() []*protocol.Message {
+// takePosted returns what the program posted since the last time.
+func (i *isolate) takePosted() []*protocol.Message {
 	out := i.out
 	i.out = nil
 	return out
@@ -158,7 +158,7 @@ func (i *isolate) step(call func() error) *protocol.Error {
 		i.watch.Begin(i.limits.Step())
 	}
 	err := call()
-	for err == nil && !i.watch.Late() {
+	for err == nil && !i.watch.IsLate() {
 		var n int
 		if n, err = i.vm.ExecutePendingJobs(); n == 0 {
 			break
@@ -183,7 +183,7 @@ func (i *isolate) step(call func() error) *protocol.Error {
 	if js.Message != "" {
 		message += ": " + js.Message
 	}
-	return i.judge(&protocol.Error{Class: js.Name, Code: string(failure.WorkflowFailed), Message: message, Frames: i.frames.frames(js.Stack)})
+	return i.explainLimit(&protocol.Error{Class: js.Name, Code: string(failure.WorkflowFailed), Message: message, Frames: i.frames.frames(js.Stack)})
 }
 
 // failed reads an error that the program described.
@@ -196,11 +196,11 @@ func (i *isolate) failed(described string) *protocol.Error {
 		return &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: "an error that cannot be read: " + err.Error()}
 	}
 	e.Frames = i.frames.frames(e.Stack)
-	return i.judge(&e.Error)
+	return i.explainLimit(&e.Error)
 }
 
-// judge knows the engine's own words for an exhausted limit.
-func (i *isolate) judge(e *protocol.Error) *protocol.Error {
+// explainLimit knows the engine's own words for an exhausted limit.
+func (i *isolate) explainLimit(e *protocol.Error) *protocol.Error {
 	if e.Class == "InternalError" && strings.Contains(e.Message, "out of memory") {
 		e.Class, e.Code = "LimitExceeded", string(failure.LimitExceeded)
 		e.Message = fmt.Sprintf("it needs more than %d MiB of memory", i.limits.MemoryBytes>>20)
@@ -224,14 +224,14 @@ func (i *isolate) post(args []any) (any, error) {
 		if m.Call == nil {
 			return nil, errors.New("a call without a call")
 		}
-		m.Call.At = i.place(m.Call.At)
+		m.Call.At = i.sourcePosition(m.Call.At)
 	case protocol.TypeError:
 		if m.Error == nil {
 			return nil, errors.New("an error without an error")
 		}
 		e := m.Error.Error
 		e.Frames = i.frames.frames(m.Error.Stack)
-		m.Message.Error = i.judge(&e)
+		m.Message.Error = i.explainLimit(&e)
 	case protocol.TypeCancel, protocol.TypeDone:
 	default:
 		return nil, fmt.Errorf("%q is not for programs to say", m.Type)
@@ -240,14 +240,14 @@ func (i *isolate) post(args []any) (any, error) {
 	return nil, nil
 }
 
-// place is the first place of a stack that lies in the project's files, "" where there is none.
-func (i *isolate) place(stack string) string {
+// sourcePosition is the first place of a stack that lies in the project's files, "" where there is none.
+func (i *isolate) sourcePosition(stack string) string {
 	at, known := i.places[stack]
 	if !known {
 		if fs := i.frames.frames(stack); len(fs) > 0 {
 			at, _, _ = strings.Cut(fs[0], " in ")
 		}
-		if len(i.places) >= placesKept || i.places == nil {
+		if len(i.places) >= maxPositions || i.places == nil {
 			i.places = map[string]string{}
 		}
 		i.places[stack] = at

@@ -25,9 +25,9 @@ func Main(env *system.Env, in io.Reader, out io.Writer, rules Validator) int {
 		fmt.Fprintln(env.Err, err) // the parent tells it
 		return 1
 	}
-	go process.WhenStdinHangsUp(func() { system.Exit(0) })
+	go process.OnStdinHangUp(func() { system.Exit(0) })
 	c := &child{out: newLineWriter(out), in: newLineReader(in), rules: rules}
-	first := c.next()
+	first := c.receive()
 	if first.Type != protocol.TypeStart || first.Start == nil {
 		return 1
 	}
@@ -51,8 +51,8 @@ type child struct {
 	found map[string]protocol.File // modules that came with their content, by where they really are
 }
 
-// next is the parent's next message. The process ends where there is none.
-func (c *child) next() *protocol.Message {
+// receive is the parent's next message. The process ends where there is none.
+func (c *child) receive() *protocol.Message {
 	m, err := c.in.next()
 	if err != nil {
 		system.Exit(0)
@@ -60,10 +60,12 @@ func (c *child) next() *protocol.Message {
 	return m
 }
 
-func (c *child) fail(e *protocol.Error) { c.say(&protocol.Message{Type: protocol.TypeError, Error: e}) }
+func (c *child) fail(e *protocol.Error) {
+	c.send(&protocol.Message{Type: protocol.TypeError, Error: e})
+}
 
-// say ends the process where nobody listens any more.
-func (c *child) say(ms ...*protocol.Message) {
+// send ends the process where nobody listens any more.
+func (c *child) send(ms ...*protocol.Message) {
 	if c.out.send(ms...) != nil {
 		system.Exit(0)
 	}
@@ -83,16 +85,16 @@ func (c *child) serve(s *protocol.Start) *protocol.Error {
 		if e != nil {
 			return e
 		}
-		said := vm.take()
+		said := vm.takePosted()
 		if n := len(said); n > 0 && (said[n-1].Type == protocol.TypeDone || said[n-1].Type == protocol.TypeError) {
-			c.say(said...)
+			c.send(said...)
 			return nil
 		}
 		if s.Mode != workflow {
 			return &protocol.Error{Class: "Error", Code: string(failure.ProjectInvalid), Message: "it waits for a promise that nothing will ever settle: the isolate has no timers, files or network"}
 		}
-		c.say(append(said, &protocol.Message{Type: protocol.TypeIdle})...)
-		e = vm.deliver(c.next())
+		c.send(append(said, &protocol.Message{Type: protocol.TypeIdle})...)
+		e = vm.deliver(c.receive())
 	}
 }
 
@@ -113,7 +115,7 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 			bundled <- err
 		}()
 	}
-	vm, err := newIsolate(s, c.rules, func(m *protocol.Message) { c.say(m) }, c.hostCalls(s))
+	vm, err := newIsolate(s, c.rules, func(m *protocol.Message) { c.send(m) }, c.hostCalls(s))
 	var e *protocol.Error
 	if err != nil {
 		e = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}
@@ -128,7 +130,7 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 		if s.Bundle != nil {
 			said = &protocol.Bundle{Digest: bundle.Digest} // the parent has it
 		}
-		c.say(&protocol.Message{Type: protocol.TypeBundle, Bundle: said})
+		c.send(&protocol.Message{Type: protocol.TypeBundle, Bundle: said})
 	}
 	return vm, bundle, e
 }
@@ -137,8 +139,8 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 func (c *child) hostCalls(s *protocol.Start) func(protocol.HostCall) protocol.HostCall {
 	return func(q protocol.HostCall) protocol.HostCall {
 		if s.Mode == evaluate {
-			c.say(&protocol.Message{Type: protocol.TypeHost, Host: &q})
-			if m := c.next(); m.Type == protocol.TypeHost && m.Host != nil {
+			c.send(&protocol.Message{Type: protocol.TypeHost, Host: &q})
+			if m := c.receive(); m.Type == protocol.TypeHost && m.Host != nil {
 				return *m.Host
 			}
 			q.Error = &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: "the parent did not answer what the module asked of the host"}
@@ -163,18 +165,18 @@ func sameJSON(a, b json.RawMessage) bool {
 }
 
 // find, stat and read ask the parent for files; esbuild calls them from several goroutines.
-func (c *child) find(path string) (protocol.File, error) { return c.ask("find", path) }
-func (c *child) stat(path string) (protocol.File, error) { return c.ask("stat", path) }
-func (c *child) read(path string) (protocol.File, error) { return c.ask("read", path) }
+func (c *child) find(path string) (protocol.File, error) { return c.askParent("find", path) }
+func (c *child) stat(path string) (protocol.File, error) { return c.askParent("stat", path) }
+func (c *child) read(path string) (protocol.File, error) { return c.askParent("read", path) }
 
-func (c *child) ask(kind, path string) (protocol.File, error) {
+func (c *child) askParent(kind, path string) (protocol.File, error) {
 	c.asks.Lock()
 	defer c.asks.Unlock()
 	if f, ok := c.found[path]; ok && kind == "read" {
 		return f, nil
 	}
-	c.say(&protocol.Message{Type: protocol.TypeFile, File: &protocol.File{Path: path, Kind: kind}})
-	m := c.next()
+	c.send(&protocol.Message{Type: protocol.TypeFile, File: &protocol.File{Path: path, Kind: kind}})
+	m := c.receive()
 	if m.Type != protocol.TypeFile || m.File == nil {
 		return protocol.File{}, fmt.Errorf("the parent answered a request for a file with %q", m.Type)
 	}

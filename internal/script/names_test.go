@@ -12,7 +12,7 @@ func TestNamesOfImports(t *testing.T) {
 		if got := hasScheme(what); got != want.scheme {
 			t.Errorf("hasScheme(%q) = %t", what, got)
 		}
-		if got := namesPackage(what); got != want.pkg {
+		if got := isPackageName(what); got != want.pkg {
 			t.Errorf("namesPackage(%q) = %t", what, got)
 		}
 	}

@@ -27,31 +27,31 @@ const (
 	maxRememberedBytes = 4 << 20 // of one of them
 )
 
-// remembered is a bundle without the SDK, which is the binary's own.
-type remembered struct {
-	Said   []exchange      `json:"said"`
+// rememberedBundle is a bundle without the SDK, which is the binary's own.
+type rememberedBundle struct {
+	Said   []fileExchange  `json:"said"`
 	Bundle protocol.Bundle `json:"bundle"`
 }
 
-// exchange is a question and what was answered.
-type exchange struct {
+// fileExchange is a question and what was answered.
+type fileExchange struct {
 	Ask     protocol.File `json:"ask"`
 	Answer  protocol.File `json:"answer"`            // without the content
 	Content string        `json:"content,omitempty"` // sha256 of it, hexadecimal
 }
 
-func exchangeOf(ask, answer protocol.File) exchange {
-	s := exchange{Ask: ask, Answer: answer}
+func newFileExchange(ask, answer protocol.File) fileExchange {
+	s := fileExchange{Ask: ask, Answer: answer}
 	if s.Answer.Content = nil; answer.Content != nil {
 		s.Content = sha256hex.Of(answer.Content)
 	}
 	return s
 }
 
-// memory is the place of one entry's bundle; "" remembers nothing.
-type memory string
+// bundleMemory is the place of one entry's bundle; "" remembers nothing.
+type bundleMemory string
 
-func (r *Runner) memory(root, entry string) memory {
+func (r *Runner) bundleMemory(root, entry string) bundleMemory {
 	if r.Bundles == "" || r.Overlay != nil {
 		return ""
 	}
@@ -60,27 +60,27 @@ func (r *Runner) memory(root, entry string) memory {
 		return ""
 	}
 	binary := fmt.Sprint(files.Inode(info), " ", info.Size(), " ", info.ModTime().UnixNano())
-	return memory(filepath.Join(r.Bundles, ofProject(root)+sha256hex.Of(binary+"\x00"+root+"\x00"+entry)))
+	return bundleMemory(filepath.Join(r.Bundles, projectPrefix(root)+sha256hex.Of(binary+"\x00"+root+"\x00"+entry)))
 }
 
-// ofProject is how the names of a project's bundles begin.
-func ofProject(root string) string {
+// projectPrefix is how the names of a project's bundles begin.
+func projectPrefix(root string) string {
 	return sha256hex.Of(root)[:16] + "-"
 }
 
-// Forget removes what is remembered in dir of projects other than those at roots. Who bundles at the same time loses nothing
+// ForgetOthers removes what is remembered in dir of projects other than those at roots. Who bundles at the same time loses nothing
 // but the memory of it.
-func Forget(dir string, roots []string) error {
+func ForgetOthers(dir string, roots []string) error {
 	names, err := files.Names(dir)
 	if err != nil {
 		return err
 	}
-	left, err := files.Unfinished(dir)
+	left, err := files.TemporaryFiles(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range append(names, left...) {
-		if slices.ContainsFunc(roots, func(root string) bool { return strings.HasPrefix(name, ofProject(root)) }) {
+		if slices.ContainsFunc(roots, func(root string) bool { return strings.HasPrefix(name, projectPrefix(root)) }) {
 			continue
 		}
 		if err := files.Remove(filepath.Join(dir, name)); err != nil {
@@ -91,7 +91,7 @@ func Forget(dir string, roots []string) error {
 }
 
 // recall is the bundle that bundling would give, nil where that is not known. The files are the server's.
-func (m memory) recall(from *fileServer) *protocol.Bundle {
+func (m bundleMemory) recall(from *fileServer) *protocol.Bundle {
 	if m == "" {
 		return nil
 	}
@@ -100,12 +100,12 @@ func (m memory) recall(from *fileServer) *protocol.Bundle {
 		return nil
 	}
 	sum := sha256.Sum256(b[sha256.Size:])
-	var known remembered
+	var known rememberedBundle
 	if !slices.Equal(sum[:], b[:sha256.Size]) || json.Unmarshal(b[sha256.Size:], &known) != nil {
 		return nil
 	}
 	for _, s := range known.Said {
-		now := exchangeOf(s.Ask, *from.answer(s.Ask))
+		now := newFileExchange(s.Ask, *from.answer(s.Ask))
 		if now.Content != s.Content || now.Answer.Path != s.Answer.Path || now.Answer.Kind != s.Answer.Kind ||
 			now.Answer.Real != s.Answer.Real || now.Answer.Reason != s.Answer.Reason {
 			return nil
@@ -121,7 +121,7 @@ func (r *Runner) Remembered(root, entry string) (protocol.Bundle, bool) {
 		return protocol.Bundle{}, false
 	}
 	defer fs.Close()
-	known := r.memory(root, entry).recall(&fileServer{fs: fs})
+	known := r.bundleMemory(root, entry).recall(&fileServer{fs: fs})
 	if known == nil {
 		return protocol.Bundle{}, false
 	}
@@ -129,22 +129,22 @@ func (r *Runner) Remembered(root, entry string) (protocol.Bundle, bool) {
 }
 
 // keep remembers a bundle. That it cannot be kept is nobody's concern.
-func (m memory) keep(conversation []exchange, made protocol.Bundle) {
+func (m bundleMemory) keep(conversation []fileExchange, made protocol.Bundle) {
 	if m == "" {
 		return
 	}
-	b, err := json.Marshal(remembered{conversation, protocol.Bundle{Code: made.Code, Map: made.Map, Digest: made.Digest}})
+	b, err := json.Marshal(rememberedBundle{conversation, protocol.Bundle{Code: made.Code, Map: made.Map, Digest: made.Digest}})
 	if err != nil || len(b) > maxRememberedBytes || files.MkdirAll(filepath.Dir(string(m))) != nil {
 		return
 	}
 	sum := sha256.Sum256(b)
 	if files.WriteVolatile(string(m), append(sum[:], b...)) == nil {
-		bound(filepath.Dir(string(m)))
+		pruneRemembered(filepath.Dir(string(m)))
 	}
 }
 
-// bound removes the bundles that were made longest ago, beyond those that may be kept.
-func bound(dir string) {
+// pruneRemembered removes the bundles that were made longest ago, beyond those that may be kept.
+func pruneRemembered(dir string) {
 	names, err := files.Names(dir)
 	if err != nil || len(names) <= maxRemembered {
 		return

@@ -79,7 +79,7 @@ func TestBundlesAreRemembered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		known := r.memory(root, entry).recall(&fileServer{fs: fs})
+		known := r.bundleMemory(root, entry).recall(&fileServer{fs: fs})
 		_ = fs.Close()
 		if (known != nil) != step.known {
 			t.Errorf("%s: known is %t", step.name, known != nil)
@@ -107,11 +107,11 @@ func TestModulesComeWithOneQuestion(t *testing.T) {
 	if value, _, err := r.Evaluate(t.Context(), root, entry, EvalOptions{}); err != nil || string(value) != "3" {
 		t.Fatalf("%s, %v", value, err)
 	}
-	b, err := os.ReadFile(string(r.memory(root, entry)))
+	b, err := os.ReadFile(string(r.bundleMemory(root, entry)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var known remembered
+	var known rememberedBundle
 	if err := json.Unmarshal(b[sha256.Size:], &known); err != nil {
 		t.Fatal(err)
 	}
@@ -148,9 +148,9 @@ func TestNothingIsAddedByThoseWhoOnlyRecall(t *testing.T) {
 	adds := testRunner(t)
 	adds.Bundles = look.Bundles
 	evaluate(adds)
-	before := mustStat(t, string(adds.memory(root, entry)))
+	before := mustStat(t, string(adds.bundleMemory(root, entry)))
 	evaluate(look)
-	if now := mustStat(t, string(look.memory(root, entry))); !os.SameFile(before, now) {
+	if now := mustStat(t, string(look.bundleMemory(root, entry))); !os.SameFile(before, now) {
 		t.Error("what was remembered was written again")
 	}
 }
@@ -181,9 +181,9 @@ func TestOnlyOnesOwnBundlesAreRemembered(t *testing.T) {
 	}
 	overlaid := testRunner(t)
 	overlaid.Bundles, overlaid.Overlay = r.Bundles, map[string][]byte{}
-	for name, m := range map[string]memory{
-		"of another project": r.memory(clone, entry), "of another entry": r.memory(root, "laufwerk/x.ts"),
-		"of another binary": other.memory(root, entry), "with an overlay": overlaid.memory(root, entry), "nowhere": (&Runner{}).memory(root, entry),
+	for name, m := range map[string]bundleMemory{
+		"of another project": r.bundleMemory(clone, entry), "of another entry": r.bundleMemory(root, "laufwerk/x.ts"),
+		"of another binary": other.bundleMemory(root, entry), "with an overlay": overlaid.bundleMemory(root, entry), "nowhere": (&Runner{}).bundleMemory(root, entry),
 	} {
 		fs, err := projectfs.Open(root)
 		if err != nil {
@@ -194,7 +194,7 @@ func TestOnlyOnesOwnBundlesAreRemembered(t *testing.T) {
 		}
 		_ = fs.Close()
 	}
-	if info, err := os.Stat(string(r.memory(root, entry))); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(string(r.bundleMemory(root, entry))); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v, %v", info, err)
 	}
 }
@@ -202,7 +202,7 @@ func TestOnlyOnesOwnBundlesAreRemembered(t *testing.T) {
 func TestProjectsAreForgotten(t *testing.T) {
 	r := testRunner(t)
 	r.Bundles = filepath.Join(t.TempDir(), "bundles")
-	if err := Forget(r.Bundles, nil); err != nil {
+	if err := ForgetOthers(r.Bundles, nil); err != nil {
 		t.Errorf("of nothing: %v", err)
 	}
 	files := map[string]string{entry: `export default 1;`}
@@ -212,11 +212,11 @@ func TestProjectsAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Forget(r.Bundles, []string{kept, kept}); err != nil {
+	if err := ForgetOthers(r.Bundles, []string{kept, kept}); err != nil {
 		t.Fatal(err)
 	}
 	names, err := os.ReadDir(r.Bundles)
-	if err != nil || len(names) != 1 || filepath.Join(r.Bundles, names[0].Name()) != string(r.memory(kept, entry)) {
+	if err != nil || len(names) != 1 || filepath.Join(r.Bundles, names[0].Name()) != string(r.bundleMemory(kept, entry)) {
 		t.Errorf("%v, %v", names, err)
 	}
 }
@@ -224,14 +224,14 @@ func TestProjectsAreForgotten(t *testing.T) {
 func TestTheMemoryIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxRemembered + 5 {
-		memory(filepath.Join(dir, fmt.Sprintf("%03d", i))).keep(nil, protocol.Bundle{Code: "x"})
+		bundleMemory(filepath.Join(dir, fmt.Sprintf("%03d", i))).keep(nil, protocol.Bundle{Code: "x"})
 		at := filepath.Join(dir, fmt.Sprintf("%03d", i))
 		then := mustStat(t, at).ModTime().AddDate(0, 0, i-1000) // a file system may not tell one moment from the next
 		if err := os.Chtimes(at, then, then); err != nil {
 			t.Fatal(err)
 		}
 	}
-	memory(filepath.Join(dir, "large")).keep(nil, protocol.Bundle{Code: strings.Repeat("x", maxRememberedBytes)})
+	bundleMemory(filepath.Join(dir, "large")).keep(nil, protocol.Bundle{Code: strings.Repeat("x", maxRememberedBytes)})
 	names, err := os.ReadDir(dir)
 	if err != nil || len(names) != maxRemembered || names[0].Name() != "005" {
 		t.Errorf("%d are kept, first %v: %v", len(names), names[0], err)

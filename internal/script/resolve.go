@@ -30,8 +30,8 @@ func hasScheme(what string) bool {
 		strings.IndexFunc(scheme, func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune("+.-", r) }) < 0
 }
 
-// namesPackage says whether a text begins with the name of a package, "name" or "@scope/name".
-func namesPackage(what string) bool {
+// isPackageName says whether a text begins with the name of a package, "name" or "@scope/name".
+func isPackageName(what string) bool {
 	isName := func(s string) bool {
 		return s != "" && strings.IndexFunc(s, func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune("._~-", r) }) < 0
 	}
@@ -76,7 +76,7 @@ func (r *resolver) resolve(a api.OnResolveArgs, entry string) (api.OnResolveResu
 		return refuse("%q cannot be imported: an import is a relative path, a module of @laufwerk or an installed package", what)
 	case hasScheme(what):
 		return refuse("%q cannot be imported: URLs are never fetched; an import is a relative path, a module of @laufwerk or an installed package", what)
-	case !namesPackage(what):
+	case !isPackageName(what):
 		return refuse("%q cannot be imported: it is neither a relative path nor the name of a package", what)
 	default:
 		return r.pkg(path.Dir(a.Importer), what, a.Kind == api.ResolveJSRequireCall || a.Kind == api.ResolveJSRequireResolve)

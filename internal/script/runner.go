@@ -17,7 +17,7 @@ import (
 
 // Bounds from outside, for what the limits inside the child do not stop.
 const (
-	grace      = 2 * time.Second  // beyond the step's own limit
+	stepGrace  = 2 * time.Second  // beyond the step's own limit
 	bundleTime = 60 * time.Second // bundling, with the serving of its files
 )
 
@@ -66,14 +66,14 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 		return nil, protocol.Bundle{}, failure.Wrap(err, failure.ProjectInvalid, "open the project %s", root)
 	}
 	defer fs.Close()
-	t, err := r.talk()
+	t, err := r.newConversation()
 	if err != nil {
 		return nil, protocol.Bundle{}, err
 	}
-	defer t.leave()
+	defer t.kill()
 	// While the child's process begins:
 	entry = filepath.ToSlash(entry)
-	memory := r.memory(root, entry)
+	memory := r.bundleMemory(root, entry)
 	known := memory.recall(&fileServer{fs: fs})
 	if err := t.start(&protocol.Start{
 		Mode: evaluate, Root: root, Entry: entry, Bundle: known, Export: opts.Export, Call: opts.Call, Args: opts.Args,
@@ -86,15 +86,15 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 	}
 
 	server := &fileServer{fs: fs, overlay: r.Overlay}
-	var conversation []exchange
+	var conversation []fileExchange
 	var bundle protocol.Bundle
 	died := func(err error) error {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return r.died(err, entry, limits, bundle.Code != "")
+		return r.childDied(err, entry, limits, bundle.Code != "")
 	}
-	defer t.until(ctx)()
+	defer t.endWith(ctx)()
 	t.watch.Begin(bundleTime)
 	for {
 		m, err := t.receive(ctx)
@@ -104,7 +104,7 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 		switch {
 		case m.Type == protocol.TypeFile && m.File != nil:
 			answer := server.answer(*m.File)
-			conversation = append(conversation, exchangeOf(*m.File, *answer))
+			conversation = append(conversation, newFileExchange(*m.File, *answer))
 			if err := t.send(&protocol.Message{Type: protocol.TypeFile, File: answer}); err != nil {
 				return nil, bundle, died(err)
 			}
@@ -116,13 +116,13 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 			}
 			bundle.SDK = sdk.Script // the child is this binary too
 			if limits.StepMillis > 0 {
-				t.watch.Begin(limits.Step() + grace)
+				t.watch.Begin(limits.Step() + stepGrace)
 			} else {
 				t.watch.End()
 			}
 		case m.Type == protocol.TypeHost && m.Host != nil:
 			t.watch.End()
-			answer, err := r.host(ctx, root, *m.Host, len(bundle.Answers))
+			answer, err := r.answerHostCall(ctx, root, *m.Host, len(bundle.Answers))
 			if err != nil && ctx.Err() != nil {
 				return nil, bundle, failure.Wrap(err, failure.Cancelled, "evaluate %s", entry)
 			}
@@ -131,7 +131,7 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 				return nil, bundle, died(err)
 			}
 			if limits.StepMillis > 0 {
-				t.watch.Begin(limits.Step() + grace)
+				t.watch.Begin(limits.Step() + stepGrace)
 			}
 		case m.Type == protocol.TypeLog:
 			r.log(m)
@@ -158,7 +158,7 @@ func (r *Runner) Start(ctx context.Context, start protocol.Start) (*Child, error
 	if start.Limits == (Limits{}) {
 		_, start.Limits = r.limits()
 	}
-	t, err := r.talk()
+	t, err := r.newConversation()
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +182,8 @@ func (r *Runner) limits() (config, workflow Limits) {
 	return config, workflow
 }
 
-// host answers one question of a module that has had so many answers before.
-func (r *Runner) host(ctx context.Context, root string, q protocol.HostCall, before int) (answer protocol.HostCall, err error) {
+// answerHostCall answers one question of a module that has had so many answers before.
+func (r *Runner) answerHostCall(ctx context.Context, root string, q protocol.HostCall, before int) (answer protocol.HostCall, err error) {
 	answer = protocol.HostCall{Name: q.Name, Args: q.Args}
 	switch {
 	case before >= maxHostCalls:
@@ -228,7 +228,7 @@ func Invalid(entry string, e *protocol.Error) error {
 		out.Err = failure.New(failure.LimitExceeded, "%s", e.Message)
 	}
 	switch kind := failure.Kind(e.Code); kind {
-	case failure.Internal, failure.NotReady, failure.LockHeld, failure.OutcomeUnknown, failure.Retained:
+	case failure.Internal, failure.NotReady, failure.LockBusy, failure.OutcomeUnknown, failure.Retained:
 		out.Kind = kind // not the module's fault: what it asked of the host did not go well
 	}
 	if len(e.Frames) > 0 {
@@ -241,12 +241,12 @@ func Invalid(entry string, e *protocol.Error) error {
 	return out
 }
 
-// died says why a child that was evaluating a module had to be given up.
-func (r *Runner) died(err error, entry string, limits Limits, evaluating bool) error {
+// childDied says why a child that was evaluating a module had to be given up.
+func (r *Runner) childDied(err error, entry string, limits Limits, evaluating bool) error {
 	var ended *endedError
 	switch {
 	case errors.Is(err, errLate) && evaluating:
-		return Invalid(entry, &protocol.Error{Code: string(failure.LimitExceeded), Message: lateMessage(limits)})
+		return Invalid(entry, &protocol.Error{Code: string(failure.LimitExceeded), Message: stepLimitMessage(limits)})
 	case errors.Is(err, errLate):
 		return Invalid(entry, &protocol.Error{Code: string(failure.LimitExceeded), Message: fmt.Sprintf("bundling it took more than %s", bundleTime)})
 	case errors.As(err, &ended) && ended.outOfMemory():
@@ -256,7 +256,7 @@ func (r *Runner) died(err error, entry string, limits Limits, evaluating bool) e
 	}
 }
 
-func lateMessage(l Limits) string {
+func stepLimitMessage(l Limits) string {
 	return fmt.Sprintf("it computed for more than %s and did not let itself be interrupted, so its process was ended", l.Step())
 }
 

@@ -39,9 +39,9 @@ func (e *endedError) outOfMemory() bool {
 		e.state != nil && strings.Contains(e.state.Error(), "signal: killed")
 }
 
-// talk is the parent's end of the conversation with one child. Who waits for the child reads its pipe: to be woken by another
+// conversation is the parent's end of the conversation with one child. Who waits for the child reads its pipe: to be woken by another
 // goroutine costs more than most answers. What ends the waiting ends the child.
-type talk struct {
+type conversation struct {
 	proc   *process.Child
 	out    *lineWriter
 	in     *lineReader
@@ -50,17 +50,17 @@ type talk struct {
 	closed bool
 }
 
-func (r *Runner) talk() (*talk, error) {
+func (r *Runner) newConversation() (*conversation, error) {
 	proc, err := process.StartChild([]string{r.Executable, Argument}, []string{"TZ=UTC"})
 	if err != nil {
 		return nil, failure.Wrap(err, failure.Internal, "start the isolate")
 	}
-	t := &talk{proc: proc, out: newLineWriter(proc.Stdin), in: newLineReader(proc.Stdout), watch: system.NewWatch(proc.Kill)}
+	t := &conversation{proc: proc, out: newLineWriter(proc.Stdin), in: newLineReader(proc.Stdout), watch: system.NewWatch(proc.Kill)}
 	return t, nil
 }
 
 // start says what the child is to do.
-func (t *talk) start(s *protocol.Start) error {
+func (t *conversation) start(s *protocol.Start) error {
 	if err := t.send(&protocol.Message{Type: protocol.TypeStart, Version: protocol.Version, Start: s}); err != nil {
 		t.close()
 		return failure.Wrap(err, failure.Internal, "start the isolate")
@@ -68,15 +68,15 @@ func (t *talk) start(s *protocol.Start) error {
 	return nil
 }
 
-func (t *talk) send(m *protocol.Message) error {
+func (t *conversation) send(m *protocol.Message) error {
 	if err := t.out.send(m); err != nil {
-		return t.ended(err)
+		return t.wait(err)
 	}
 	return nil
 }
 
-// until lets the end of ctx end the child, as long as release is not called.
-func (t *talk) until(ctx context.Context) (release func()) {
+// endWith lets the end of ctx end the child, as long as release is not called.
+func (t *conversation) endWith(ctx context.Context) (release func()) {
 	if ctx.Done() == nil {
 		return func() {}
 	}
@@ -85,7 +85,7 @@ func (t *talk) until(ctx context.Context) (release func()) {
 }
 
 // receive is the next message. When it fails, the child is not used any more.
-func (t *talk) receive(ctx context.Context) (*protocol.Message, error) {
+func (t *conversation) receive(ctx context.Context) (*protocol.Message, error) {
 	m, err := t.in.next()
 	switch {
 	case err == nil:
@@ -95,12 +95,12 @@ func (t *talk) receive(ctx context.Context) (*protocol.Message, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	default:
-		return nil, t.ended(err)
+		return nil, t.wait(err)
 	}
 }
 
-// ended waits for a child whose pipe failed, and says how it ended.
-func (t *talk) ended(err error) error {
+// wait waits for a child whose pipe failed, and says how it ended.
+func (t *conversation) wait(err error) error {
 	if t.gone == nil {
 		if !errors.Is(err, io.EOF) {
 			t.proc.Kill()
@@ -114,14 +114,14 @@ func (t *talk) ended(err error) error {
 }
 
 // close ends the child, and returns when it is gone.
-func (t *talk) close() {
-	t.leave()
+func (t *conversation) close() {
+	t.kill()
 	_ = t.proc.Wait()
 }
 
-// leave ends the child, and waits for that beside whatever comes next: to take a process down takes a tenth of what an evaluation
+// kill ends the child, and waits for that beside whatever comes next: to take a process down takes a tenth of what an evaluation
 // takes.
-func (t *talk) leave() {
+func (t *conversation) kill() {
 	if t.closed {
 		return
 	}

@@ -80,7 +80,7 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 			return Agent{}, options.Invalid("permissionMode", "%q is refused on %s targets: %s", a.PermissionMode, on.Kind, on.SandboxReason)
 		}
 	}
-	if raw := fields["skills"]; !empty(raw) {
+	if raw := fields["skills"]; !isEmptyJSON(raw) {
 		if !on.Skills {
 			return Agent{}, options.Invalid("skills", "injected skills are refused on %s targets: %s", on.Kind, on.SkillsReason)
 		}
@@ -88,7 +88,7 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 			return Agent{}, err
 		}
 	}
-	if raw := fields["activeTools"]; !empty(raw) {
+	if raw := fields["activeTools"]; !isEmptyJSON(raw) {
 		if a.ActiveTools, err = options.Strings("activeTools", raw, "a list of names"); err != nil {
 			return Agent{}, err
 		}
@@ -105,7 +105,7 @@ func optional(fields map[string]json.RawMessage, name, fallback, expected string
 	return options.String(name, fields[name], expected)
 }
 
-func empty(raw json.RawMessage) bool {
+func isEmptyJSON(raw json.RawMessage) bool {
 	return options.Absent(raw) || bytes.Equal(bytes.TrimSpace(raw), []byte("[]"))
 }
 

@@ -10,7 +10,7 @@ import (
 
 // ReadFile is a file of the workspace as the session sees it; nil where there is no such file.
 func (m *Manager) ReadFile(ctx context.Context, key, path string) ([]byte, error) {
-	s, leave, err := m.usable(ctx, key)
+	s, leave, err := m.acquire(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (m *Manager) ReadFile(ctx context.Context, key, path string) ([]byte, error
 
 // WriteFile puts a file into the workspace, whole or not at all. Doing it again changes nothing.
 func (m *Manager) WriteFile(ctx context.Context, key, path string, data []byte, op Operation) error {
-	s, leave, err := m.usable(ctx, key)
+	s, leave, err := m.acquire(ctx, key)
 	if err != nil {
 		return err
 	}

@@ -26,9 +26,9 @@ func TestATimeoutDoesNotDependOnTheSupervisor(t *testing.T) {
 	}
 }
 
-// TestSpoiltRecordsEndTheOperationAndNotTheRun: what a command does to its own records is no condition of the machine, which
+// TestTamperedRecordsEndTheOperationAndNotTheRun: what a command does to its own records is no condition of the machine, which
 // would be waited for.
-func TestSpoiltRecordsEndTheOperationAndNotTheRun(t *testing.T) {
+func TestTamperedRecordsEndTheOperationAndNotTheRun(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"no JSON":       `printf nonsense >exit`,

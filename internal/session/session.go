@@ -42,8 +42,8 @@ type Operation interface {
 	Start(data any) error
 	// Advance replaces the data of the last attempt.
 	Advance(data any) error
-	// Cut records that an attempt was ended before it finished.
-	Cut(reason string) error
+	// RecordCut records that an attempt was ended before it finished.
+	RecordCut(reason string) error
 	// Name is its identity within the run.
 	Name() string
 	// Event adds to the run's event log. The operation and the time are filled in.
@@ -155,12 +155,12 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 	if _, ok := m.Programs.Find(a.Agent.Harness.Program); !ok {
 		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: the agent program %q is not part of this build", key, a.Agent.Harness.Program)
 	}
-	if missing := p.Ready(ctx, def, m.need(a.Agent)); len(missing) > 0 {
+	if missing := p.Ready(ctx, def, m.requirements(a.Agent)); len(missing) > 0 {
 		return Opened{}, targets.NotReady(def, missing)
 	}
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	claim, err := m.claimFor(ctx, key)
+	claim, err := m.claimID(ctx, key)
 	if err != nil {
 		return Opened{}, err
 	}
@@ -181,10 +181,10 @@ func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, err
 	return o, nil
 }
 
-// claimFor is the id of a session's claim. An id is never used again once its claim was allocated and released. A session with
+// claimID is the id of a session's claim. An id is never used again once its claim was allocated and released. A session with
 // the same key is then opened under the next id: that happens where the operation that opened it was cancelled, because another
 // one failed, and is repeated now that this other one is tried again.
-func (m *Manager) claimFor(ctx context.Context, key string) (string, error) {
+func (m *Manager) claimID(ctx context.Context, key string) (string, error) {
 	for n := 1; ; n++ {
 		name := "session:" + key
 		if n > 1 {
@@ -200,7 +200,7 @@ func (m *Manager) claimFor(ctx context.Context, key string) (string, error) {
 // Forget releases what an earlier worker may have allocated for a session before its opening was journaled. The opening was
 // cancelled, so that nobody will close that session.
 func (m *Manager) Forget(ctx context.Context, key string) error {
-	claim, err := m.claimFor(ctx, key)
+	claim, err := m.claimID(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -237,9 +237,9 @@ func (m *Manager) remember(o Opened, a Agent, ws Workspace) {
 	m.sessions[o.Key] = &state{busy: make(chan struct{}, 1), key: o.Key, agent: a, workspace: ws, access: o.Access, claim: o.Claim}
 }
 
-// RecallOpen restores a session from the journal. The agent comes from the workflow's call, since the journal does not hold the
+// RestoreOpen restores a session from the journal. The agent comes from the workflow's call, since the journal does not hold the
 // values of its variables.
-func (m *Manager) RecallOpen(o Opened, a Agent) error {
+func (m *Manager) RestoreOpen(o Opened, a Agent) error {
 	ws, ok := m.Workspace(o.Workspace)
 	if !ok {
 		return failure.New(failure.JournalInvalid, "the session %q is over the workspace %s, which the journal does not know", o.Key, o.Workspace)
@@ -248,8 +248,8 @@ func (m *Manager) RecallOpen(o Opened, a Agent) error {
 	return nil
 }
 
-// RecallTurn restores the conversation.
-func (m *Manager) RecallTurn(key string, t Turned) {
+// RestoreTurn restores the conversation.
+func (m *Manager) RestoreTurn(key string, t Turned) {
 	s := m.find(key)
 	if s == nil {
 		return
@@ -262,8 +262,8 @@ func (m *Manager) RecallTurn(key string, t Turned) {
 	}
 }
 
-// RecallClose restores that a session is closed.
-func (m *Manager) RecallClose(key string) {
+// RestoreClosed restores that a session is closed.
+func (m *Manager) RestoreClosed(key string) {
 	if s := m.find(key); s != nil {
 		m.setClosed(s)
 	}
@@ -275,8 +275,8 @@ func (m *Manager) setClosed(s *state) {
 	s.closed = true
 }
 
-// RecallLost restores that a session can only be closed, because of err.
-func (m *Manager) RecallLost(key string, err error) {
+// RestoreLost restores that a session can only be closed, because of err.
+func (m *Manager) RestoreLost(key string, err error) {
 	if s := m.find(key); s != nil {
 		s.lost = err
 	}
@@ -303,12 +303,12 @@ func (m *Manager) enqueue(ctx context.Context, key string) (s *state, leave func
 	case s.busy <- struct{}{}:
 		return s, leave, nil
 	case <-ctx.Done():
-		return nil, nil, Ended(ctx, ctx.Err())
+		return nil, nil, InterpretError(ctx, ctx.Err())
 	}
 }
 
-// usable is enqueue for every operation but closing: it fails where the session is closed or lost.
-func (m *Manager) usable(ctx context.Context, key string) (s *state, leave func(), err error) {
+// acquire is enqueue for every operation but closing: it fails where the session is closed or lost.
+func (m *Manager) acquire(ctx context.Context, key string) (s *state, leave func(), err error) {
 	if s, leave, err = m.enqueue(ctx, key); err != nil {
 		return nil, nil, err
 	}
@@ -325,10 +325,10 @@ func (m *Manager) usable(ctx context.Context, key string) (s *state, leave func(
 	return s, leave, nil
 }
 
-// Ended is the error of an operation whose context may have ended. Where the worker leaves, every error becomes the cause for
+// InterpretError is the error of an operation whose context may have ended. Where the worker leaves, every error becomes the cause for
 // which it leaves: the operation is not completed, and the next worker finds out what became of it. Where the operation was
 // cancelled, an error that says no more than that becomes the failure Cancelled.
-func Ended(ctx context.Context, err error) error {
+func InterpretError(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil || cause == nil:
@@ -385,8 +385,8 @@ func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error
 	return sb, err
 }
 
-// need is what a target must have for an agent.
-func (m *Manager) need(a Agent) providers.Need {
+// requirements is what a target must have for an agent.
+func (m *Manager) requirements(a Agent) providers.Need {
 	n := providers.Need{Program: a.Harness.Program}
 	if program, ok := m.Programs.Find(a.Harness.Program); ok {
 		n.Executable = program.Executable(a.Harness.Options)
@@ -406,7 +406,7 @@ func (m *Manager) definition(s *state) (targets.Definition, providers.Provider, 
 }
 
 func (m *Manager) allocate(ctx context.Context, s *state, def targets.Definition, p providers.Provider) (claims.Claim, error) {
-	need := m.need(s.agent)
+	need := m.requirements(s.agent)
 	need.Workspace = true
 	plan, missing, err := p.Plan(ctx, def, need, providers.SessionSpec{
 		Key: s.key, Dir: m.dir(s.claim), Workspace: s.workspace.Dir, ReadOnly: s.access == ReadOnly, Mark: s.claim,
@@ -439,7 +439,7 @@ func (m *Manager) allocate(ctx context.Context, s *state, def targets.Definition
 // is suspended, and the session closed when the provider answers.
 func (m *Manager) Close(ctx context.Context, key string) error {
 	err := m.close(ctx, key)
-	if failure.Is(err, failure.CloseFailed) && within(err, failure.NotReady) {
+	if failure.Is(err, failure.CloseFailed) && hasKind(err, failure.NotReady) {
 		return failure.New(failure.NotReady, "%v", err).WithHint("laufwerk resume %s", m.Run)
 	}
 	return err
@@ -473,16 +473,16 @@ func (m *Manager) close(ctx context.Context, key string) error {
 	return nil
 }
 
-// patience is how long the release of a claim is tried again after a fault that may pass.
-const patience = 3 * time.Second
+// releaseRetryTime is how long the release of a claim is tried again after a fault that may pass.
+const releaseRetryTime = 3 * time.Second
 
 // release releases a claim, over a broken connection or an error of the provider that passes within patience.
 func (m *Manager) release(ctx context.Context, claim string) error {
 	began := m.Now()
-	for pause := patience / 32; ; pause *= 2 {
+	for pause := releaseRetryTime / 32; ; pause *= 2 {
 		_, err := m.Driver.Release(ctx, claim)
-		again := within(err, failure.NotReady) || within(err, failure.OutcomeUnknown)
-		if !again || m.Now().Sub(began)+pause > patience {
+		again := hasKind(err, failure.NotReady) || hasKind(err, failure.OutcomeUnknown)
+		if !again || m.Now().Sub(began)+pause > releaseRetryTime {
 			return err
 		}
 		select {
@@ -493,8 +493,8 @@ func (m *Manager) release(ctx context.Context, claim string) error {
 	}
 }
 
-// within says whether err is a failure of a kind, or wraps one.
-func within(err error, kind failure.Kind) bool {
+// hasKind says whether err is a failure of a kind, or wraps one.
+func hasKind(err error, kind failure.Kind) bool {
 	for f := failure.As(err); f != nil; f = failure.As(f.Err) {
 		if f.Kind == kind {
 			return true

@@ -17,8 +17,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// Grace is how long a program may take to stop in its own way.
-const Grace = 5 * time.Second
+// StopGrace is how long a program may take to stop in its own way.
+const StopGrace = 5 * time.Second
 
 // MaxOutput is how much of stdout, and of stderr, is kept, in bytes. What comes after is read, counted and dropped.
 const MaxOutput = 16 << 20
@@ -36,8 +36,8 @@ type command struct {
 	restore    func(at attempt)                          // takes that up again
 }
 
-// result is how it ended.
-type result struct {
+// commandResult is how it ended.
+type commandResult struct {
 	exit       supervise.Exit
 	stdout     []byte
 	stderr     []byte
@@ -46,7 +46,7 @@ type result struct {
 	at         attempt // the last one
 }
 
-func (r result) millis() int64 {
+func (r commandResult) millis() int64 {
 	if r.exit.EndedAt.IsZero() {
 		return 0
 	}
@@ -79,21 +79,21 @@ const (
 // execution is the command of one operation in one sandbox. All its attempts belong to the same operation, one at a time.
 type execution struct {
 	command
-	result
+	commandResult
 	m        *Manager
 	s        *state
 	op       Operation
 	launcher supervise.Launcher
 }
 
-// supervised runs a command until there is an exit record, in as few attempts as can be: an attempt that still runs is joined,
+// runSupervised runs a command until there is an exit record, in as few attempts as can be: an attempt that still runs is joined,
 // one that has ended is taken as it ended, and only one that was certainly ended before its time is made again.
-func (m *Manager) supervised(ctx context.Context, s *state, op Operation, c command) (_ result, err error) {
+func (m *Manager) runSupervised(ctx context.Context, s *state, op Operation, c command) (_ commandResult, err error) {
 	defer func() {
 		if failure.Is(err, failure.SessionLost) {
-			s.lose(err)
+			s.markLost(err)
 		}
-		err = Ended(ctx, err)
+		err = InterpretError(ctx, err)
 	}()
 	attempts, data := op.Attempts()
 	begun := len(data) > 0
@@ -102,43 +102,43 @@ func (m *Manager) supervised(ctx context.Context, s *state, op Operation, c comm
 		entering = context.WithoutCancel(ctx) // an attempt that was begun is found even if it is only to be ended
 	}
 	if cause := context.Cause(ctx); cause != nil && (!begun || !errors.Is(cause, ErrCancelled)) {
-		return result{}, cause
+		return commandResult{}, cause
 	}
 	sb, err := m.enter(entering, s)
 	if err != nil {
-		return result{}, err
+		return commandResult{}, err
 	}
-	x := &execution{command: c, result: result{attempts: attempts}, m: m, s: s, op: op, launcher: sb.Launcher()}
+	x := &execution{command: c, commandResult: commandResult{attempts: attempts}, m: m, s: s, op: op, launcher: sb.Launcher()}
 	continued := false
 	if begun {
 		v, err := x.takeUp(ctx, data)
 		if err != nil || v == finished {
-			return x.result, err
+			return x.commandResult, err
 		}
 		continued = v == cutShort || x.at.Continued
 	}
 	var refused error // why the last attempt was not started
 	for range maxTries {
 		if cause := context.Cause(ctx); cause != nil {
-			return x.result, cause // a new attempt would only be made to be ended
+			return x.commandResult, cause // a new attempt would only be made to be ended
 		}
 		if refused, err = x.start(ctx, sb, continued); err != nil {
-			return x.result, err
+			return x.commandResult, err
 		}
 		if refused != nil {
 			continue
 		}
 		v, err := x.await(ctx, 0)
 		if err != nil || v == finished {
-			return x.result, err
+			return x.commandResult, err
 		}
 		continued = continued || v == cutShort
 	}
-	return x.result, m.tooOften(op, maxTries, refused)
+	return x.commandResult, m.tooManyAttempts(op, maxTries, refused)
 }
 
-// tooOften ends the tries. refused is why the last one was not started, nil where it was, and was killed.
-func (m *Manager) tooOften(op Operation, tries int, refused error) error {
+// tooManyAttempts ends the tries. refused is why the last one was not started, nil where it was, and was killed.
+func (m *Manager) tooManyAttempts(op Operation, tries int, refused error) error {
 	e := failure.New(failure.NotReady, "the supervisor of %s was killed %d times in a row: find out who ends processes here (out of memory?)", op.Name(), tries)
 	if refused != nil {
 		e.Message = fmt.Sprintf("the supervisor of %s did not come up, %d times in a row: %v", op.Name(), tries, refused)
@@ -165,8 +165,8 @@ func (x *execution) start(ctx context.Context, sb providers.Sandbox, continued b
 	}
 	name := opName(x.op)
 	spec.MaxOutput = cmp.Or(spec.MaxOutput, MaxOutput)
-	spec.Mark, spec.Grace = supervise.Mark(x.s.claim, name), Grace
-	at := attempt{Claim: x.s.claim, Name: name, Dir: opDir("", name, x.attempts+1), MaxOutput: spec.MaxOutput, Timeout: spec.Timeout.Milliseconds()}
+	spec.Mark, spec.Grace = supervise.Mark(x.s.claim, name), StopGrace
+	at := attempt{Claim: x.s.claim, Name: name, Dir: attemptDir("", name, x.attempts+1), MaxOutput: spec.MaxOutput, Timeout: spec.Timeout.Milliseconds()}
 	if x.annotate != nil {
 		x.annotate(&at)
 	}
@@ -243,9 +243,9 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 	case errors.Is(cause, ErrCancelled):
 		f := x.launcher.Cancel(context.WithoutCancel(ctx), p.Dir())
 		if !f.Sure {
-			return missing, x.m.unsure(x.s, f)
+			return missing, x.m.unsureFence(x.s, f)
 		}
-		_ = x.op.Cut("cancelled; fenced by " + f.How)
+		_ = x.op.RecordCut("cancelled; fenced by " + f.How)
 		return missing, failure.New(failure.Cancelled, "cancelled while it ran; what it ran was ended")
 	case errors.Is(cause, ErrDetached):
 		return missing, ErrDetached
@@ -267,14 +267,14 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 		if err != nil {
 			return missing, err
 		}
-		return cutShort, x.op.Cut("interrupted; fenced by " + how)
+		return cutShort, x.op.RecordCut("interrupted; fenced by " + how)
 	case failure.Is(err, failure.OutcomeUnknown): // the supervisor is gone without an exit record
 		how, err := x.fence(ctx)
 		if err != nil {
 			return missing, err
 		}
 		x.op.Event(journal.Event{Kind: "notice", Text: "the supervisor was ended from outside; what it ran was fenced by " + how + " and is made again"})
-		return cutShort, x.op.Cut("the supervisor was killed; fenced by " + how)
+		return cutShort, x.op.RecordCut("the supervisor was killed; fenced by " + how)
 	case err != nil:
 		return missing, x.unreadable(ctx, err)
 	}
@@ -287,12 +287,12 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 func (x *execution) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait, cancel := ctx, context.CancelFunc(func() {})
 	if !errors.Is(context.Cause(ctx), ErrDetached) {
-		wait, cancel = untilDetached(ctx)
+		wait, cancel = detachableContext(ctx)
 	}
 	if x.at.Timeout <= 0 {
 		return wait, cancel
 	}
-	wait, done := context.WithTimeoutCause(wait, time.Duration(x.at.Timeout)*time.Millisecond+x.m.overdue(), errOverdue)
+	wait, done := context.WithTimeoutCause(wait, time.Duration(x.at.Timeout)*time.Millisecond+x.m.endTimeout(), errOverdue)
 	return wait, func() { done(); cancel() }
 }
 
@@ -314,7 +314,7 @@ func (x *execution) collect(ctx context.Context, p *supervise.Process) (err erro
 func (x *execution) fence(ctx context.Context) (how string, err error) {
 	f := x.process().Fence(context.WithoutCancel(ctx))
 	if !f.Sure {
-		return "", x.m.unsure(x.s, f)
+		return "", x.m.unsureFence(x.s, f)
 	}
 	return f.How, nil
 }
@@ -322,7 +322,7 @@ func (x *execution) fence(ctx context.Context) (how string, err error) {
 // unreadable is the end of an operation whose records something in the sandbox has changed so that they cannot be read: how it
 // ended will never be known. Other errors stay what they are.
 func (x *execution) unreadable(ctx context.Context, err error) error {
-	if !errors.Is(err, supervise.ErrSpoilt) {
+	if !errors.Is(err, supervise.ErrTampered) {
 		return err
 	}
 	if _, ferr := x.fence(ctx); ferr != nil {
@@ -334,42 +334,42 @@ func (x *execution) unreadable(ctx context.Context, err error) error {
 // errOverdue ends the wait for a command whose supervisor does not end it: what it ran may have stopped it.
 var errOverdue = errors.New("it should have been ended by its timeout long ago")
 
-// overdue is how long after a command's timeout its end is waited for.
-func (m *Manager) overdue() time.Duration {
+// endTimeout is how long after a command's timeout its end is waited for.
+func (m *Manager) endTimeout() time.Duration {
 	if m.Overdue > 0 {
 		return m.Overdue
 	}
-	return Grace + 30*time.Second
+	return StopGrace + 30*time.Second
 }
 
-// untilDetached is a context that outlives an interruption, but neither a cancellation nor the worker's leaving.
-func untilDetached(ctx context.Context) (context.Context, context.CancelFunc) {
+// detachableContext is a context that outlives an interruption, but neither a cancellation nor the worker's leaving.
+func detachableContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		if !errors.Is(context.Cause(ctx), ErrInterrupted) {
 			cancel(context.Cause(ctx))
 			return
 		}
-		time.AfterFunc(Grace+2*time.Second, func() { cancel(ErrInterrupted) })
+		time.AfterFunc(StopGrace+2*time.Second, func() { cancel(ErrInterrupted) })
 	})
 	return out, func() { stop(); cancel(nil) }
 }
 
-// unsure is the end of an operation whose processes may still run. Where that only cannot be learned now, the operation stays open
+// unsureFence is the end of an operation whose processes may still run. Where that only cannot be learned now, the operation stays open
 // and the session is usable again once it is known; otherwise the session is lost.
-func (m *Manager) unsure(s *state, f supervise.Fenced) error {
+func (m *Manager) unsureFence(s *state, f supervise.Fenced) error {
 	if f.Later {
 		return failure.New(failure.NotReady, "what still runs of the session %q cannot be learned now: %s", s.key, f.Why).
 			WithHint("laufwerk resume %s", m.Run)
 	}
 	err := failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of the session %q runs any more: %s", s.key, f.Why).
 		WithHint("close the session; `laufwerk claims list` shows what is known, `laufwerk claims abandon CLAIM --reason …` gives it up")
-	s.lose(err)
+	s.markLost(err)
 	return err
 }
 
-// lose leaves nothing of the session but its end. The operations of Host.exec, which share a state, each find out themselves.
-func (s *state) lose(err error) {
+// markLost leaves nothing of the session but its end. The operations of Host.exec, which share a state, each find out themselves.
+func (s *state) markLost(err error) {
 	if !s.host {
 		s.lost = err
 	}

@@ -40,7 +40,7 @@ type Turned struct {
 
 // Ask runs one turn. The value is a string, or with a schema the JSON value that fits it.
 func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) (any, Turned, error) {
-	s, leave, err := m.usable(ctx, key)
+	s, leave, err := m.acquire(ctx, key)
 	if err != nil {
 		return nil, Turned{}, err
 	}
@@ -91,7 +91,7 @@ type turn struct {
 // the next one, perhaps of a later worker, continues its conversation.
 func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 	for {
-		r, err := t.m.supervised(ctx, t.s, t.op, command{
+		r, err := t.m.runSupervised(ctx, t.s, t.op, command{
 			spec: func(sb providers.Sandbox, continued bool) (supervise.Spec, error) {
 				return t.spec(ctx, sb, continued, timeout)
 			},
@@ -107,15 +107,15 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 		}
 		t.turned.ExitCode = &r.exit.Code
 		t.s.conversation = t.conversation
-		if err := r.trouble("the agent program", failure.AgentFailed); err != nil {
+		if err := r.abnormalEnd("the agent program", failure.AgentFailed); err != nil {
 			return "", err
 		}
 		reply, err := t.reader.End(r.exit.Code, r.stderrTail)
-		t.take(reply)
+		t.acceptReply(reply)
 		switch {
 		case errors.Is(err, agent.ErrConversationLost) && t.s.known == "":
 			t.conversation, t.s.conversation = "", ""
-			if err := t.spend(r.at, "the program did not know its conversation yet"); err != nil {
+			if err := t.recordSpent(r.at, "the program did not know its conversation yet"); err != nil {
 				return "", err
 			}
 			continue
@@ -124,7 +124,7 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 			t.turned.Lost = true
 			return "", t.s.lost
 		case failure.Is(err, failure.NotReady):
-			if err := t.spend(r.at, err.Error()); err != nil {
+			if err := t.recordSpent(r.at, err.Error()); err != nil {
 				return "", err
 			}
 			return "", err
@@ -155,7 +155,7 @@ func (t *turn) spec(ctx context.Context, sb providers.Sandbox, continued bool, t
 		return supervise.Spec{}, err
 	}
 	for _, f := range cmd.Files {
-		if err := sb.Place(ctx, t.program.Name(), f); err != nil {
+		if err := sb.PutFile(ctx, t.program.Name(), f); err != nil {
 			return supervise.Spec{}, failure.Wrap(err, failure.Failed, "put %s into the home of %s", f.Path, t.program.Name())
 		}
 	}
@@ -195,7 +195,7 @@ func (t *turn) restore(at attempt) {
 	t.Conversation = t.conversation
 }
 
-func (t *turn) take(r agent.Reply) {
+func (t *turn) acceptReply(r agent.Reply) {
 	if r.Conversation != "" {
 		t.conversation, t.s.conversation, t.turned.Conversation = r.Conversation, r.Conversation, r.Conversation
 	}
@@ -207,10 +207,10 @@ func (t *turn) take(r agent.Reply) {
 	}
 }
 
-// spend makes durable that an attempt has ended without ending the turn.
-func (t *turn) spend(at attempt, why string) error {
+// recordSpent makes durable that an attempt has ended without ending the turn.
+func (t *turn) recordSpent(at attempt, why string) error {
 	at.Spent, at.Continued, at.Conversation = true, true, t.conversation
-	if err := t.op.Cut(why); err != nil {
+	if err := t.op.RecordCut(why); err != nil {
 		return err
 	}
 	crash.Point("session/before-spent")
@@ -257,7 +257,7 @@ type ExecResult struct {
 
 // Exec runs `bash -c` in the workspace.
 func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation) (ExecResult, Turned, error) {
-	s, leave, err := m.usable(ctx, key)
+	s, leave, err := m.acquire(ctx, key)
 	if err != nil {
 		return ExecResult{}, Turned{}, err
 	}
@@ -273,7 +273,7 @@ func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation
 
 // exec runs a command to its end and returns what it printed.
 func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb providers.Sandbox) (supervise.Spec, error), what string) (ExecResult, Turned, error) {
-	r, err := m.supervised(ctx, s, op, command{
+	r, err := m.runSupervised(ctx, s, op, command{
 		keepStdout: true,
 		spec:       func(sb providers.Sandbox, _ bool) (supervise.Spec, error) { return spec(sb) },
 		onStdout: func(chunk []byte, fresh int, upto int64) {
@@ -288,10 +288,10 @@ func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb
 		return ExecResult{}, t, err
 	}
 	t.ExitCode = &r.exit.Code
-	if err := r.trouble(what, failure.Failed); err != nil {
+	if err := r.abnormalEnd(what, failure.Failed); err != nil {
 		return ExecResult{}, t, err
 	}
-	if text := failing(m.Secrets.String(tail(r.stderr, 64<<10))); r.exit.Code != 0 && text != "" {
+	if text := lastErrorLines(m.Secrets.String(tail(r.stderr, 64<<10))); r.exit.Code != 0 && text != "" {
 		op.Event(journal.Event{Kind: "stderr", Text: text})
 	}
 	return ExecResult{
@@ -308,7 +308,7 @@ const (
 	failingBytes = 2000
 )
 
-func failing(stderr string) string {
+func lastErrorLines(stderr string) string {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	text := strings.Join(lines[max(0, len(lines)-failingLines):], "\n")
 	if len(text) > failingBytes {
@@ -345,8 +345,8 @@ func (m *Manager) resolve(name string, v Var) (string, error) {
 	return value, nil
 }
 
-// trouble is the failure of a command that has no exit code of its own, nil where it has one.
-func (r result) trouble(what string, start failure.Kind) error {
+// abnormalEnd is the failure of a command that has no exit code of its own, nil where it has one.
+func (r commandResult) abnormalEnd(what string, start failure.Kind) error {
 	switch {
 	case r.exit.Error != "":
 		return failure.New(start, "%s: %s", what, r.exit.Error)
@@ -361,6 +361,6 @@ func (r result) trouble(what string, start failure.Kind) error {
 	return nil
 }
 
-func opDir(dir, name string, attempt int) string {
+func attemptDir(dir, name string, attempt int) string {
 	return filepath.Join(dir, "ops", fmt.Sprintf("%s-%d", name, attempt))
 }

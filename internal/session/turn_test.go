@@ -53,7 +53,7 @@ func TestConversationGoesOnOverTurnsAndWorkers(t *testing.T) {
 }
 
 // Of a command that fails the last lines of stderr are told, and none of one that does well.
-func TestWhyACommandFailsIsTold(t *testing.T) {
+func TestWhyACommandFailsIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	m := w.worker()
@@ -61,15 +61,15 @@ func TestWhyACommandFailsIsTold(t *testing.T) {
 	for code, want := range map[int]string{0: "[]", 3: "[line 21\nline 22\nline 23\nline 24\nline 25\nline 26\nline 27\nline 28\nline 29\nline 30]"} {
 		op := &operation{name: fmt.Sprint("exec", code)}
 		r, _, err := m.Exec(t.Context(), "s", session.ExecArgs{Command: fmt.Sprintf("for i in $(seq 30); do echo line $i >&2; done; exit %d", code)}, op)
-		if err != nil || r.ExitCode != code || fmt.Sprint(op.told("stderr")) != want {
-			t.Errorf("exit %d, %v, told %q", r.ExitCode, err, op.told("stderr"))
+		if err != nil || r.ExitCode != code || fmt.Sprint(op.eventTexts("stderr")) != want {
+			t.Errorf("exit %d, %v, told %q", r.ExitCode, err, op.eventTexts("stderr"))
 		}
 	}
 	op := &operation{name: "long"}
 	if _, _, err := m.Exec(t.Context(), "s", session.ExecArgs{Command: "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1"}, op); err != nil {
 		t.Fatal(err)
 	}
-	if told := op.told("stderr"); len(told) != 1 || len(told[0]) > 2100 {
+	if told := op.eventTexts("stderr"); len(told) != 1 || len(told[0]) > 2100 {
 		t.Errorf("told %d texts: %.100q", len(told), told)
 	}
 }
@@ -95,7 +95,7 @@ func TestCutTurnIsContinued(t *testing.T) {
 				turned = got
 				done <- err
 			}()
-			w.eventually("the agent names its conversation", func() bool { return len(op.told("agent")) > 0 })
+			w.eventually("the agent names its conversation", func() bool { return len(op.eventTexts("agent")) > 0 })
 			switch how {
 			case "another worker":
 				leave(session.ErrDetached)
@@ -302,7 +302,7 @@ func TestWorkerLeavesACommand(t *testing.T) {
 				done <- err
 			}()
 			w.eventually("it is joined, or made again", func() bool {
-				return len(op.told("attached")) > 0 || strings.Count(w.read("log"), "begin") == 2
+				return len(op.eventTexts("attached")) > 0 || strings.Count(w.read("log"), "begin") == 2
 			})
 			w.write("go")
 			if err := <-done; err != nil {

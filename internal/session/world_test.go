@@ -226,11 +226,11 @@ func (w *world) opened(m *session.Manager, key string, a session.Agent) session.
 func (w *world) resumed(o session.Opened, a session.Agent, turns ...session.Turned) *session.Manager {
 	w.t.Helper()
 	m := w.worker()
-	if err := m.RecallOpen(o, a); err != nil {
+	if err := m.RestoreOpen(o, a); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, t := range turns {
-		m.RecallTurn(o.Key, t)
+		m.RestoreTurn(o.Key, t)
 	}
 	return m
 }
@@ -275,7 +275,7 @@ func (o *operation) Advance(data any) error {
 	return err
 }
 
-func (o *operation) Cut(reason string) error {
+func (o *operation) RecordCut(reason string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.cuts = append(o.cuts, reason)
@@ -288,7 +288,7 @@ func (o *operation) Event(ev journal.Event) {
 	o.events = append(o.events, ev)
 }
 
-func (o *operation) told(kind string) (texts []string) {
+func (o *operation) eventTexts(kind string) (texts []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, ev := range o.events {
@@ -330,8 +330,8 @@ func (w *world) eventually(what string, is func() bool) {
 func (w *world) killSupervisor() {
 	w.t.Helper()
 	for _, dir := range w.attempts() {
-		v, err := supervise.Look(dir)
-		if err != nil || v.Started == nil || !v.Held {
+		v, err := supervise.ReadState(dir)
+		if err != nil || v.Started == nil || !v.Locked {
 			continue
 		}
 		if v.Started.Cgroup == "" {
@@ -348,7 +348,7 @@ func (w *world) killSupervisor() {
 // marked are the processes of a session.
 func marked(t *testing.T, claim string) int {
 	t.Helper()
-	ids, err := process.Marked(supervise.MarkVariable, func(mark string) bool { return strings.HasPrefix(mark, claim) })
+	ids, err := process.FindMarked(supervise.MarkVariable, func(mark string) bool { return strings.HasPrefix(mark, claim) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -306,7 +306,7 @@ func TestPanicsOfBboltAreRefusals(t *testing.T) {
 	}
 }
 
-func TestOtherThingsInTheStoresPlace(t *testing.T) {
+func TestOtherThingsAtTheStoresPath(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(path string) error{
 		"directory":     func(p string) error { return os.Mkdir(p, 0o700) },
@@ -367,7 +367,7 @@ func TestOwnerFileOfAnotherStore(t *testing.T) {
 	if err := s.Update(context.Background(), func(Tx) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.TrimSpace(string(read(t, h.OwnerFile()))); got != s.knownID() {
+	if got := strings.TrimSpace(string(read(t, h.OwnerFile()))); got != s.cachedID() {
 		t.Fatalf("the owner file says %q", got)
 	}
 }

@@ -66,7 +66,7 @@ func count(t *testing.T, home string) (n int) {
 	return n
 }
 
-func TestHeldGateNamesItsHolder(t *testing.T) {
+func TestLockedGateNamesItsHolder(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
 	cmd := holder(t, home)
@@ -77,7 +77,7 @@ func TestHeldGateNamesItsHolder(t *testing.T) {
 		"view":   func() error { return s.View(context.Background(), func(store.Tx) error { return nil }) },
 	} {
 		err := do()
-		wantKind(t, err, failure.LockHeld, strconv.Itoa(cmd.Process.Pid), "test hold", "for ")
+		wantKind(t, err, failure.LockBusy, strconv.Itoa(cmd.Process.Pid), "test hold", "for ")
 		if h, ok := failure.As(err).Fields["holder"].(lock.Holder); !ok || h.PID != cmd.Process.Pid {
 			t.Errorf("%s: the field holder is %v", name, failure.As(err).Fields["holder"])
 		}
@@ -131,7 +131,7 @@ func TestProgramThatBypassesTheGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	wantKind(t, s.View(context.Background(), func(store.Tx) error { return nil }), failure.LockHeld, "bypasses")
+	wantKind(t, s.View(context.Background(), func(store.Tx) error { return nil }), failure.LockBusy, "bypasses")
 }
 
 func TestKilledBetweenWrites(t *testing.T) {

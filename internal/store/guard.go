@@ -10,8 +10,8 @@ type boltDamage struct{ what any }
 
 func (f *boltDamage) Error() string { return fmt.Sprintf("it is damaged: %v", f.what) }
 
-// guard calls into bbolt. Panics, and reads of the mapped file that the system refuses, become errors.
-func guard(call func() error) (err error) {
+// guardBolt calls into bbolt. Panics, and reads of the mapped file that the system refuses, become errors.
+func guardBolt(call func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)

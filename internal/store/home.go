@@ -156,28 +156,28 @@ func (h *Home) OwnerFile() string { return filepath.Join(h.dir, "owner") }
 func (h *Home) RunsDir() string { return filepath.Join(h.dir, "runs") }
 
 // RunDir is the folder of one run: journal, blobs, inbox, records of its operations.
-func (h *Home) RunDir(id string) string { return filepath.Join(h.dir, "runs", component(id)) }
+func (h *Home) RunDir(id string) string { return filepath.Join(h.dir, "runs", pathComponent(id)) }
 
 // WorkspacesDir holds the workspaces.
 func (h *Home) WorkspacesDir() string { return filepath.Join(h.dir, "workspaces") }
 
 // WorkspaceDir is the folder of one workspace.
 func (h *Home) WorkspaceDir(id string) string {
-	return filepath.Join(h.dir, "workspaces", component(id))
+	return filepath.Join(h.dir, "workspaces", pathComponent(id))
 }
 
 // BundlesDir holds bundles of projects' modules, to be made again where they are missing.
 func (h *Home) BundlesDir() string { return filepath.Join(h.dir, "bundles") }
 
 // LockFile is the lock of a name; lock files are never removed.
-func (h *Home) LockFile(name string) string { return filepath.Join(h.locksDir(), component(name)) }
+func (h *Home) LockFile(name string) string { return filepath.Join(h.locksDir(), pathComponent(name)) }
 
 func (h *Home) locksDir() string { return filepath.Join(h.dir, "locks") }
 func (h *Home) gateFile() string { return h.LockFile("state") }
 func (h *Home) markFile() string { return h.LockFile("state.mark") }
 
-// component turns an id into exactly one name below its folder, whatever it holds.
-func component(id string) string {
+// pathComponent turns an id into exactly one name below its folder, whatever it holds.
+func pathComponent(id string) string {
 	id = strings.NewReplacer("%", "%25", "/", "%2F", "\x00", "%00").Replace(id)
 	if id == "" || id == "." || id == ".." {
 		return "%" + id

@@ -37,8 +37,8 @@ type Store struct {
 	wait    time.Duration
 
 	mu       sync.Mutex
-	id       string // once known
-	verified stamp  // the state of the file that was last found sound
+	id       string    // once known
+	verified fileStamp // the state of the file that was last found sound
 }
 
 // Open prepares access to the store of a home; it does no I/O. Command is how this process is called in the messages that
@@ -55,22 +55,22 @@ func (s *Store) Home() *Home { return s.home }
 
 // ID is the store's random id, made with the store. It creates the store where there is none yet.
 func (s *Store) ID(ctx context.Context) (string, error) {
-	if id := s.knownID(); id != "" {
+	if id := s.cachedID(); id != "" {
 		return id, nil
 	}
 	nothing := func(Tx) error { return nil }
 	if err := s.View(ctx, nothing); err != nil {
 		return "", err
 	}
-	if s.knownID() == "" {
+	if s.cachedID() == "" {
 		if err := s.Update(ctx, nothing); err != nil {
 			return "", err
 		}
 	}
-	return s.knownID(), nil
+	return s.cachedID(), nil
 }
 
-func (s *Store) knownID() string {
+func (s *Store) cachedID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
@@ -79,12 +79,12 @@ func (s *Store) knownID() string {
 // View runs fn over a consistent state. A store that does not exist yet is empty, and is not made. Failures: LockHeld with
 // the holder, StoreInvalid, StoreNewer, HomeInvalid, and what fn returns.
 func (s *Store) View(ctx context.Context, fn func(Tx) error) error {
-	exists, err := s.exists()
+	exists, err := s.wasCreated()
 	if err != nil {
 		return err
 	}
 	if !exists {
-		return fn(empty{})
+		return fn(emptyTx{})
 	}
 	l, err := s.gate(ctx, lock.Shared)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) Update(ctx context.Context, fn func(Tx) error) error {
 		return err
 	}
 	defer l.Release()
-	exists, err := s.exists()
+	exists, err := s.wasCreated()
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s *Store) gate(ctx context.Context, mode lock.Mode) (*lock.Lock, error) {
 	switch {
 	case err == nil:
 		return l, nil
-	case failure.Is(err, failure.LockHeld):
+	case failure.Is(err, failure.LockBusy):
 		e := failure.As(err)
 		e.Hint = "wait until that process has ended, or end it, then repeat the command"
 		return nil, e
@@ -154,9 +154,9 @@ func (s *Store) gate(ctx context.Context, mode lock.Mode) (*lock.Lock, error) {
 	}
 }
 
-// exists tells a store that was never made from one that was lost. The witnesses are read first: they are made after the
+// wasCreated tells a store that was never made from one that was lost. The witnesses are read first: they are made after the
 // file, so that one seen now means that the file was there before.
-func (s *Store) exists() (bool, error) {
+func (s *Store) wasCreated() (bool, error) {
 	owner, mark := files.Exists(s.home.OwnerFile()), files.Exists(s.home.markFile())
 	_, err := files.Lstat(s.home.StateFile())
 	switch {
@@ -165,9 +165,9 @@ func (s *Store) exists() (bool, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, homeError(s.home.StateFile(), err)
 	case owner:
-		return false, s.invalid("it is missing, but %s says that this home has a store", s.home.OwnerFile())
+		return false, s.invalidError("it is missing, but %s says that this home has a store", s.home.OwnerFile())
 	case mark:
-		return false, s.invalid("it is missing, but %s says that this home has a store", s.home.markFile())
+		return false, s.invalidError("it is missing, but %s says that this home has a store", s.home.markFile())
 	default:
 		return false, nil
 	}
@@ -188,7 +188,7 @@ func (s *Store) create() error {
 	if err != nil {
 		return err
 	}
-	err = guard(func() error {
+	err = guardBolt(func() error {
 		return db.Update(func(tx *bolt.Tx) error {
 			for _, b := range []Bucket{Runs, Keys, Holds, Claims, Notes} {
 				if _, err := tx.CreateBucket([]byte(b)); err != nil {
@@ -216,7 +216,7 @@ func (s *Store) create() error {
 // completeCreation writes what a creation that was cut short left out: the owner file and the mark.
 func (s *Store) completeCreation() error {
 	if !files.Exists(s.home.OwnerFile()) {
-		if err := files.Write(s.home.OwnerFile(), []byte(s.knownID()+"\n")); err != nil {
+		if err := files.Write(s.home.OwnerFile(), []byte(s.cachedID()+"\n")); err != nil {
 			return homeError(s.home.OwnerFile(), err)
 		}
 		crash.Point("store/after-owner")
@@ -233,7 +233,7 @@ func (s *Store) completeCreation() error {
 }
 
 func (s *Store) openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
-	err = guard(func() error {
+	err = guardBolt(func() error {
 		db, err = bolt.Open(path, files.FileMode, &bolt.Options{
 			Timeout: boltWait, ReadOnly: readOnly, PageSize: pageSize, OpenFile: files.OpenForeign, NoStatistics: true,
 		})
@@ -243,10 +243,10 @@ func (s *Store) openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 	case err == nil:
 		return db, nil
 	case errors.Is(err, berrors.ErrTimeout):
-		return nil, failure.New(failure.LockHeld, "%s is locked by another program, which bypasses laufwerk: end that program", path).
+		return nil, failure.New(failure.LockBusy, "%s is locked by another program, which bypasses laufwerk: end that program", path).
 			WithHint("fuser -v %s", failure.Quote(path)).WithPaths(path)
 	case errors.As(err, new(*boltDamage)):
-		return nil, s.invalid("%v", err)
+		return nil, s.invalidError("%v", err)
 	default:
 		return nil, homeError(path, err)
 	}
@@ -263,7 +263,7 @@ func (s *Store) transact(write bool, fn func(Tx) error) (err error) {
 	finish := func() {
 		// A transaction whose rollback panics keeps bbolt's locks: closing would then wait for ever. The file is damaged, and
 		// this process is about to say so and end.
-		if open && guard(func() error {
+		if open && guardBolt(func() error {
 			if btx != nil {
 				_ = btx.Rollback()
 			}
@@ -274,7 +274,7 @@ func (s *Store) transact(write bool, fn func(Tx) error) (err error) {
 		open = false
 	}
 	defer finish()
-	if err := guard(func() (err error) { btx, err = db.Begin(write); return err }); err != nil {
+	if err := guardBolt(func() (err error) { btx, err = db.Begin(write); return err }); err != nil {
 		return s.txError(err)
 	}
 	t := &boltTx{s: s, tx: btx}
@@ -298,7 +298,7 @@ func (s *Store) transact(write bool, fn func(Tx) error) (err error) {
 	crash.Point("store/after-commit")
 	btx = nil
 	finish()
-	s.committed(txid)
+	s.raiseMark(txid)
 	return nil
 }
 
@@ -308,22 +308,22 @@ func (s *Store) commit(btx *bolt.Tx) error {
 	if err := fault.Point("write", s.home.StateFile()); err != nil {
 		return err
 	}
-	if err := guard(btx.Commit); err != nil {
+	if err := guardBolt(btx.Commit); err != nil {
 		return err
 	}
 	return fault.Point("sync", s.home.StateFile())
 }
 
-// committed raises the mark. The commit has happened: a mark that could not be raised makes the damage check weaker, never
+// raiseMark raises the mark. The commit has happened: a mark that could not be raised makes the damage check weaker, never
 // wrong, and must not make the caller believe that nothing was written.
-func (s *Store) committed(txid uint64) {
+func (s *Store) raiseMark(txid uint64) {
 	_ = writeMark(s.home.markFile(), txid)
 	crash.Point("store/after-mark")
 	st, err := files.Lstat(s.home.StateFile())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.verified = stamp{}
+		s.verified = fileStamp{}
 		return
 	}
 	s.verified = stampOf(st, txid)
@@ -331,15 +331,15 @@ func (s *Store) committed(txid uint64) {
 
 func (s *Store) txError(err error) error {
 	if errors.As(err, new(*boltDamage)) {
-		return s.invalid("%v", err)
+		return s.invalidError("%v", err)
 	}
 	return s.writeError(err)
 }
 
 func (s *Store) writeError(err error) error { return homeError(s.home.StateFile(), err) }
 
-// invalid refuses the store: what is wrong, and what can be done.
-func (s *Store) invalid(why string, args ...any) *failure.Error {
+// invalidError refuses the store: what is wrong, and what can be done.
+func (s *Store) invalidError(why string, args ...any) *failure.Error {
 	return failure.New(failure.StoreInvalid, "the store %s cannot be used: %s. Nothing was changed, and it is not made anew: it knows what laufwerk has allocated. Put a good copy in its place, or start afresh beside it",
 		s.home.StateFile(), strings.TrimSuffix(fmt.Sprintf(why, args...), ".")).
 		WithHint("laufwerk help recovery\nexport LAUFWERK_HOME=/path/to/another/directory").

@@ -26,7 +26,7 @@ func (t *boltTx) broken(err error) error {
 
 // get is the JSON of a record, copied out of the mapped file; nil where there is none.
 func (t *boltTx) get(b Bucket, key string) (value json.RawMessage, sum uint32, err error) {
-	err = guard(func() error {
+	err = guardBolt(func() error {
 		bucket := t.tx.Bucket([]byte(b))
 		if bucket == nil {
 			return nil
@@ -77,7 +77,7 @@ func (t *boltTx) Put(b Bucket, key string, v any) error {
 	if stored != nil && bytes.Equal(stored, value) {
 		return nil
 	}
-	err = guard(func() error {
+	err = guardBolt(func() error {
 		bucket, err := t.tx.CreateBucketIfNotExists([]byte(b))
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (t *boltTx) Delete(b Bucket, key string) error {
 	if err != nil || stored == nil {
 		return err
 	}
-	if err := guard(func() error { return t.tx.Bucket([]byte(b)).Delete([]byte(key)) }); err != nil {
+	if err := guardBolt(func() error { return t.tx.Bucket([]byte(b)).Delete([]byte(key)) }); err != nil {
 		return t.broken(err)
 	}
 	t.count--
@@ -119,7 +119,7 @@ func (t *boltTx) Each(b Bucket, prefix string, fn func(key string, raw json.RawM
 		value json.RawMessage
 	}
 	var pairs []pair
-	err := guard(func() error {
+	err := guardBolt(func() error {
 		bucket := t.tx.Bucket([]byte(b))
 		if bucket == nil {
 			return nil
@@ -148,7 +148,7 @@ func (t *boltTx) Each(b Bucket, prefix string, fn func(key string, raw json.RawM
 func (t *boltTx) writable(b Bucket, key string) error {
 	switch {
 	case !t.tx.Writable():
-		return readOnly(b, key)
+		return readOnlyError(b, key)
 	case key == "" || len(key) > bolt.MaxKeySize || b == "" || b == formatBucket:
 		return failure.New(failure.Internal, "the record %q/%q cannot be written: it has no valid name", b, key)
 	default:
@@ -158,7 +158,7 @@ func (t *boltTx) writable(b Bucket, key string) error {
 
 // close writes the totals.
 func (t *boltTx) close() error {
-	err := guard(func() error {
+	err := guardBolt(func() error {
 		bucket := t.tx.Bucket([]byte(formatBucket))
 		if bucket == nil {
 			return &boltDamage{what: "it has no format record"}
@@ -181,7 +181,7 @@ func (t *boltTx) close() error {
 	return nil
 }
 
-func readOnly(b Bucket, key string) error {
+func readOnlyError(b Bucket, key string) error {
 	return failure.New(failure.Internal, "the record %s/%s cannot be written: this transaction only reads", b, key)
 }
 
@@ -195,12 +195,12 @@ func (e recordError) Error() string {
 	return "record " + string(e.bucket) + "/" + e.key + ": " + e.err.Error()
 }
 
-// empty is a view of a store that does not exist yet.
-type empty struct{}
+// emptyTx is a view of a store that does not exist yet.
+type emptyTx struct{}
 
-func (empty) Get(Bucket, string, any) (bool, error) { return false, nil }
-func (empty) Put(b Bucket, key string, _ any) error { return readOnly(b, key) }
-func (empty) Delete(b Bucket, key string) error     { return readOnly(b, key) }
-func (empty) Each(Bucket, string, func(string, json.RawMessage) error) error {
+func (emptyTx) Get(Bucket, string, any) (bool, error) { return false, nil }
+func (emptyTx) Put(b Bucket, key string, _ any) error { return readOnlyError(b, key) }
+func (emptyTx) Delete(b Bucket, key string) error     { return readOnlyError(b, key) }
+func (emptyTx) Each(Bucket, string, func(string, json.RawMessage) error) error {
 	return nil
 }

@@ -34,16 +34,16 @@ const (
 	maxDepth   = 64 // of pages below each other; a tree of that height has more records than a disk
 )
 
-// stamp recognises a state of the file, so that a process checks it again only after someone else has changed it.
-type stamp struct {
+// fileStamp recognises a state of the file, so that a process checks it again only after someone else has changed it.
+type fileStamp struct {
 	inode uint64
 	size  int64
 	mtime time.Time
 	txid  uint64
 }
 
-func stampOf(st fs.FileInfo, txid uint64) stamp {
-	return stamp{inode: files.Inode(st), size: st.Size(), mtime: st.ModTime(), txid: txid}
+func stampOf(st fs.FileInfo, txid uint64) fileStamp {
+	return fileStamp{inode: files.Inode(st), size: st.Size(), mtime: st.ModTime(), txid: txid}
 }
 
 // verify refuses everything but a sound store of a format that this version knows. The gate is held.
@@ -54,7 +54,7 @@ func (s *Store) verify() error {
 		return homeError(path, err)
 	}
 	if !st.Mode().IsRegular() {
-		return s.invalid("a %s is in its place", typeName(st.Mode()))
+		return s.invalidError("a %s is in its place", typeName(st.Mode()))
 	}
 	if err := checkOwner(path, st); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (s *Store) verify() error {
 		if !errors.As(err, &damage) {
 			return homeError(path, err)
 		}
-		return s.invalid("it is damaged: %v", err)
+		return s.invalidError("it is damaged: %v", err)
 	}
 	id, err := s.checkFormat(&w)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Store) verify() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.id != "" && s.id != id {
-		return s.invalid("it was replaced by another one while this command ran: its id was %s and is %s", s.id, id)
+		return s.invalidError("it was replaced by another one while this command ran: its id was %s and is %s", s.id, id)
 	}
 	s.id, s.verified = id, now
 	return nil
@@ -102,23 +102,23 @@ func (s *Store) verify() error {
 func (s *Store) checkFormat(w *walker) (string, error) {
 	var f format
 	if w.format == nil || json.Unmarshal(w.format, &f) != nil {
-		return "", s.invalid("it is a bbolt file, but not one of laufwerk's: it has no format record")
+		return "", s.invalidError("it is a bbolt file, but not one of laufwerk's: it has no format record")
 	}
 	major, ok := f.major()
 	switch {
 	case !ok:
-		return "", s.invalid("it is not a store of laufwerk's: its format is %q", f.Format)
+		return "", s.invalidError("it is not a store of laufwerk's: its format is %q", f.Format)
 	case major > formatMajor:
 		return "", failure.New(failure.StoreNewer, "the store %s was written by a newer laufwerk: its format is %q, this version knows %q. Use the newer one", s.home.StateFile(), f.Format, formatName).
 			WithHint("laufwerk version\nexport LAUFWERK_HOME=/path/to/another/directory").WithPaths(s.home.StateFile())
 	case major < formatMajor:
-		return "", s.invalid("its format %q is too old for this version", f.Format)
+		return "", s.invalidError("its format %q is too old for this version", f.Format)
 	case w.bad != nil:
-		return "", s.invalid("it is damaged: %v", w.bad)
+		return "", s.invalidError("it is damaged: %v", w.bad)
 	case f.Count != w.count || f.Sum != w.sum:
-		return "", s.invalid("it is damaged: it holds %d records (sum %x) and should hold %d (sum %x)", w.count, w.sum, f.Count, f.Sum)
+		return "", s.invalidError("it is damaged: it holds %d records (sum %x) and should hold %d (sum %x)", w.count, w.sum, f.Count, f.Sum)
 	case f.ID == "":
-		return "", s.invalid("it has no id")
+		return "", s.invalidError("it has no id")
 	}
 	return f.ID, nil
 }
@@ -132,7 +132,7 @@ func (s *Store) checkOwnerFile(id string) error {
 		return homeError(s.home.OwnerFile(), err)
 	}
 	if owner := string(bytes.TrimSpace(b)); owner != id {
-		return s.invalid("it is the store %s, but %s says that this home belongs to %.64q", id, s.home.OwnerFile(), owner)
+		return s.invalidError("it is the store %s, but %s says that this home belongs to %.64q", id, s.home.OwnerFile(), owner)
 	}
 	return nil
 }
@@ -146,9 +146,9 @@ type meta struct {
 func (s *Store) newestMeta(r io.ReaderAt, size int64) (meta, error) {
 	if size < 2*pageSize {
 		if size == 0 {
-			return meta{}, s.invalid("it is empty (0 bytes)")
+			return meta{}, s.invalidError("it is empty (0 bytes)")
 		}
-		return meta{}, s.invalid("it is cut short: it has %d bytes, the smallest store has more than %d", size, 2*pageSize)
+		return meta{}, s.invalidError("it is cut short: it has %d bytes, the smallest store has more than %d", size, 2*pageSize)
 	}
 	var metas [2]meta
 	var bad [2]error
@@ -166,14 +166,14 @@ func (s *Store) newestMeta(r io.ReaderAt, size int64) (meta, error) {
 	var newest meta
 	switch {
 	case bad[0] != nil && bad[1] != nil:
-		return meta{}, s.invalid("both of its meta pages are bad: %v; %v", bad[0], bad[1])
+		return meta{}, s.invalidError("both of its meta pages are bad: %v; %v", bad[0], bad[1])
 	case bad[0] == nil && bad[1] == nil:
 		newest = metas[0]
 		if metas[1].txid > newest.txid {
 			newest = metas[1]
 		}
 		if marked && newest.txid < mark {
-			return meta{}, s.invalid("it is older than it was: its newest transaction is %d, but %d was committed (%s). "+
+			return meta{}, s.invalidError("it is older than it was: its newest transaction is %d, but %d was committed (%s). "+
 				"If you have put an older copy there on purpose, and know that what came after it is gone, remove that file too", newest.txid, mark, s.home.markFile())
 		}
 	default:
@@ -184,13 +184,13 @@ func (s *Store) newestMeta(r io.ReaderAt, size int64) (meta, error) {
 		newest = metas[good]
 		switch {
 		case !marked:
-			return meta{}, s.invalid("meta page %d is bad (%v), and without %s nothing proves that the other one is the newest", page, bad[page], s.home.markFile())
+			return meta{}, s.invalidError("meta page %d is bad (%v), and without %s nothing proves that the other one is the newest", page, bad[page], s.home.markFile())
 		case newest.txid < mark:
-			return meta{}, s.invalid("meta page %d is bad (%v), and the other one is older (transaction %d) than the newest commit (%d)", page, bad[page], newest.txid, mark)
+			return meta{}, s.invalidError("meta page %d is bad (%v), and the other one is older (transaction %d) than the newest commit (%d)", page, bad[page], newest.txid, mark)
 		}
 	}
 	if newest.high < 4 || newest.high > uint64(size)/pageSize {
-		return meta{}, s.invalid("it is cut short: it has %d bytes, its %d pages need %d", size, newest.high, newest.high*pageSize)
+		return meta{}, s.invalidError("it is cut short: it has %d bytes, its %d pages need %d", size, newest.high, newest.high*pageSize)
 	}
 	return newest, nil
 }
@@ -219,7 +219,7 @@ type damageError struct{ what string }
 
 func (e *damageError) Error() string { return e.what }
 
-func damaged(what string, args ...any) error { return &damageError{fmt.Sprintf(what, args...)} }
+func damagedError(what string, args ...any) error { return &damageError{fmt.Sprintf(what, args...)} }
 
 // walker visits every page once, in the order of the tree.
 type walker struct {
@@ -235,7 +235,7 @@ type walker struct {
 // page reads a page with its overflow and takes it out of the unused ones.
 func (w *walker) page(id uint64) (flags uint16, count int, b []byte, err error) {
 	if id < 2 || id >= w.high {
-		return 0, 0, nil, damaged("it points to page %d of %d", id, w.high)
+		return 0, 0, nil, damagedError("it points to page %d of %d", id, w.high)
 	}
 	le := binary.LittleEndian
 	b = make([]byte, pageSize)
@@ -243,15 +243,15 @@ func (w *walker) page(id uint64) (flags uint16, count int, b []byte, err error) 
 		return 0, 0, nil, err
 	}
 	if got := le.Uint64(b); got != id {
-		return 0, 0, nil, damaged("page %d calls itself %d", id, got)
+		return 0, 0, nil, damagedError("page %d calls itself %d", id, got)
 	}
 	overflow := uint64(le.Uint32(b[12:]))
 	if overflow >= w.high-id {
-		return 0, 0, nil, damaged("page %d reaches past the end", id)
+		return 0, 0, nil, damagedError("page %d reaches past the end", id)
 	}
 	for p := id; p <= id+overflow; p++ {
 		if w.used[p] {
-			return 0, 0, nil, damaged("page %d is used twice", p)
+			return 0, 0, nil, damagedError("page %d is used twice", p)
 		}
 		w.used[p] = true
 	}
@@ -274,7 +274,7 @@ func (w *walker) database(m meta) error {
 		return err
 	}
 	if flags != flagFreelist {
-		return damaged("page %d is not the list of free pages", m.freelist)
+		return damagedError("page %d is not the list of free pages", m.freelist)
 	}
 	le := binary.LittleEndian
 	ids, n := b[pageHeader:], uint64(count)
@@ -282,18 +282,18 @@ func (w *walker) database(m meta) error {
 		n, ids = le.Uint64(ids), ids[8:]
 	}
 	if n > uint64(len(ids))/8 {
-		return damaged("the list of free pages is too long for its page")
+		return damagedError("the list of free pages is too long for its page")
 	}
 	for i := range n {
 		id := le.Uint64(ids[i*8:])
 		if id < 2 || id >= w.high || w.used[id] {
-			return damaged("page %d is listed as free and is not", id)
+			return damagedError("page %d is listed as free and is not", id)
 		}
 		w.used[id] = true
 	}
 	for id := uint64(2); id < w.high; id++ {
 		if !w.used[id] {
-			return damaged("page %d is neither used nor free", id)
+			return damagedError("page %d is neither used nor free", id)
 		}
 	}
 	return nil
@@ -312,7 +312,7 @@ type treePage struct {
 // tree visits a page, of which data and count are still to be read, and the pages below it.
 func (w *walker) tree(p treePage) error {
 	if p.depth > maxDepth {
-		return damaged("its pages are nested too deeply")
+		return damagedError("its pages are nested too deeply")
 	}
 	flags, count, b, err := w.page(p.id)
 	if err != nil {
@@ -325,21 +325,21 @@ func (w *walker) tree(p treePage) error {
 	case flagLeaf:
 		return w.leaf(p)
 	default:
-		return damaged("page %d is of type %#x", p.id, flags)
+		return damagedError("page %d is of type %#x", p.id, flags)
 	}
 }
 
 func (w *walker) branch(p treePage) error {
 	le, b := binary.LittleEndian, p.data
 	if p.count == 0 || pageHeader+p.count*elemLen > len(b) {
-		return damaged("page %d has %d entries", p.id, p.count)
+		return damagedError("page %d has %d entries", p.id, p.count)
 	}
 	keys := make([][]byte, p.count)
 	for i := range p.count {
 		at := pageHeader + i*elemLen
-		key, ok := slice(b, at, le.Uint32(b[at:]), 0, le.Uint32(b[at+4:]))
-		if !ok || !between(key, p.low, p.high) || (i > 0 && bytes.Compare(keys[i-1], key) >= 0) {
-			return damaged("entry %d of page %d is out of place", i, p.id)
+		key, ok := pageSlice(b, at, le.Uint32(b[at:]), 0, le.Uint32(b[at+4:]))
+		if !ok || !isBetween(key, p.low, p.high) || (i > 0 && bytes.Compare(keys[i-1], key) >= 0) {
+			return damagedError("entry %d of page %d is out of place", i, p.id)
 		}
 		keys[i] = key
 	}
@@ -359,16 +359,16 @@ func (w *walker) branch(p treePage) error {
 func (w *walker) leaf(p treePage) error {
 	le, b := binary.LittleEndian, p.data
 	if pageHeader+p.count*elemLen > len(b) {
-		return damaged("page %d has %d entries", p.id, p.count)
+		return damagedError("page %d has %d entries", p.id, p.count)
 	}
 	var last []byte
 	for i := range p.count {
 		at := pageHeader + i*elemLen
 		flags, pos, ksize, vsize := le.Uint32(b[at:]), le.Uint32(b[at+4:]), le.Uint32(b[at+8:]), le.Uint32(b[at+12:])
-		key, ok := slice(b, at, pos, 0, ksize)
-		value, ok2 := slice(b, at, pos, ksize, vsize)
-		if !ok || !ok2 || ksize == 0 || !between(key, p.low, p.high) || (i > 0 && bytes.Compare(last, key) >= 0) {
-			return damaged("entry %d of page %d is out of place", i, p.id)
+		key, ok := pageSlice(b, at, pos, 0, ksize)
+		value, ok2 := pageSlice(b, at, pos, ksize, vsize)
+		if !ok || !ok2 || ksize == 0 || !isBetween(key, p.low, p.high) || (i > 0 && bytes.Compare(last, key) >= 0) {
+			return damagedError("entry %d of page %d is out of place", i, p.id)
 		}
 		last = key
 		switch {
@@ -379,7 +379,7 @@ func (w *walker) leaf(p treePage) error {
 		case flags == 0 && p.bucket != nil:
 			w.record(p.bucket, key, value)
 		default:
-			return damaged("entry %d of page %d is of type %#x", i, p.id, flags)
+			return damagedError("entry %d of page %d is of type %#x", i, p.id, flags)
 		}
 	}
 	return nil
@@ -392,14 +392,14 @@ func (w *walker) bucket(p treePage, key, value []byte) error {
 		key = append(append(bytes.Clone(p.bucket), '/'), key...)
 	}
 	if len(value) < 16 {
-		return damaged("bucket %q on page %d is cut short", key, p.id)
+		return damagedError("bucket %q on page %d is cut short", key, p.id)
 	}
 	if root := le.Uint64(value); root != 0 {
 		return w.tree(treePage{id: root, bucket: key, depth: p.depth + 1})
 	}
 	inline := value[16:]
 	if len(inline) < pageHeader || le.Uint16(inline[8:]) != flagLeaf || le.Uint64(inline) != 0 || le.Uint32(inline[12:]) != 0 {
-		return damaged("bucket %q on page %d is no bucket", key, p.id)
+		return damagedError("bucket %q on page %d is no bucket", key, p.id)
 	}
 	return w.leaf(treePage{id: p.id, data: inline, count: int(le.Uint16(inline[10:])), bucket: key, depth: p.depth + 1})
 }
@@ -422,8 +422,8 @@ func (w *walker) record(bucket, key, sealed []byte) {
 	w.sum += uint64(sum)
 }
 
-// slice is n bytes of a page, skip bytes after the position that an element at `at` gives relative to itself.
-func slice(b []byte, at int, pos, skip, n uint32) ([]byte, bool) {
+// pageSlice is n bytes of a page, skip bytes after the position that an element at `at` gives relative to itself.
+func pageSlice(b []byte, at int, pos, skip, n uint32) ([]byte, bool) {
 	from := uint64(at) + uint64(pos) + uint64(skip)
 	to := from + uint64(n)
 	if to > uint64(len(b)) {
@@ -432,6 +432,6 @@ func slice(b []byte, at int, pos, skip, n uint32) ([]byte, bool) {
 	return b[from:to], true
 }
 
-func between(key, low, high []byte) bool {
+func isBetween(key, low, high []byte) bool {
 	return (low == nil || bytes.Compare(key, low) >= 0) && (high == nil || bytes.Compare(key, high) < 0)
 }

@@ -35,50 +35,50 @@ const (
 
 func streamName(stream int) string { return [...]string{Stdout: "stdout", Stderr: "stderr"}[stream] }
 
-// View is a look at an operation's directory. Nothing is changed by looking.
-type View struct {
+// OperationState is a look at an operation's directory. Nothing is changed by looking.
+type OperationState struct {
 	Status  Status
-	Held    bool // a supervisor holds the lock: it lives, and so may something that it owns
+	Locked  bool // a supervisor holds the lock: it lives, and so may something that it owns
 	Started *Started
 	Exit    *Exit
 	Gone    *Fenced
 }
 
-// Look reads what the directory says; fs.ErrNotExist where there is none. NotStarted may still change, see Abandon.
-func Look(dir string) (View, error) {
+// ReadState reads what the directory says; fs.ErrNotExist where there is none. NotStarted may still change, see Abandon.
+func ReadState(dir string) (OperationState, error) {
 	r, err := openRecords(dir)
 	if err != nil {
-		return View{}, err
+		return OperationState{}, err
 	}
 	defer r.close()
-	return r.look()
+	return r.readState()
 }
 
-// look asks for the lock first: a supervisor writes the exit record before it gives the lock up, so that a free lock and
+// readState asks for the lock first: a supervisor writes the exit record before it gives the lock up, so that a free lock and
 // no record, in this order, mean that none will come.
-func (r *records) look() (v View, err error) {
-	h, held, err := r.held()
+func (r *records) readState() (v OperationState, err error) {
+	h, held, err := r.lockHolder()
 	if err != nil {
 		return v, err
 	}
-	v.Held = held && h.Command != abandoner
-	return v, r.fill(&v)
+	v.Locked = held && h.Command != abandonCommand
+	return v, r.readInto(&v)
 }
 
-func (r *records) fill(v *View) (err error) {
-	if v.Started, err = optional[Started](r, startedName); err != nil {
+func (r *records) readInto(v *OperationState) (err error) {
+	if v.Started, err = readOptional[Started](r, startedName); err != nil {
 		return err
 	}
-	if v.Exit, err = optional[Exit](r, exitName); err != nil {
+	if v.Exit, err = readOptional[Exit](r, exitName); err != nil {
 		return err
 	}
-	if v.Gone, err = optional[Fenced](r, goneName); err != nil {
+	if v.Gone, err = readOptional[Fenced](r, goneName); err != nil {
 		return err
 	}
 	switch {
 	case v.Exit != nil:
 		v.Status = Ended
-	case v.Held:
+	case v.Locked:
 		v.Status = Running
 	case v.Started != nil:
 		v.Status = Lost
@@ -86,7 +86,7 @@ func (r *records) fill(v *View) (err error) {
 	return nil
 }
 
-const abandoner = "abandon"
+const abandonCommand = "abandon"
 
 // Abandon decides for good what became of an attempt. It takes the lock itself, so that no supervisor can start meanwhile:
 // where nothing had been started, nothing ever will be (NotStarted). A missing directory is NotStarted too: a supervisor
@@ -100,9 +100,9 @@ func Abandon(dir string) (Status, error) {
 		return Lost, err
 	}
 	defer r.close()
-	l, err := r.take(abandoner)
-	if failure.Is(err, failure.LockHeld) {
-		v, err := r.look()
+	l, err := r.acquireLock(abandonCommand)
+	if failure.Is(err, failure.LockBusy) {
+		v, err := r.readState()
 		if err == nil && (v.Status == NotStarted || v.Status == Lost) { // it is about to start, or has just ended
 			return Running, nil
 		}
@@ -112,8 +112,8 @@ func Abandon(dir string) (Status, error) {
 		return Lost, err
 	}
 	defer l.Release()
-	var v View
-	if err := r.fill(&v); err != nil || v.Status != NotStarted {
+	var v OperationState
+	if err := r.readInto(&v); err != nil || v.Status != NotStarted {
 		return v.Status, err
 	}
 	if has, err := r.root.Exists(abandonedName); has || err != nil {
@@ -171,17 +171,17 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 		return Exit{}, err
 	}
 	defer r.close()
-	w := watch(p.dir)
+	w := newWatcher(p.dir)
 	defer w.close()
 	for {
-		v, err := r.look()
+		v, err := r.readState()
 		if err != nil {
 			return Exit{}, err
 		}
 		if v.Exit != nil {
 			return *v.Exit, nil
 		}
-		if !v.Held {
+		if !v.Locked {
 			return Exit{}, lost(p.dir)
 		}
 		if err := w.next(ctx); err != nil {
@@ -221,9 +221,9 @@ func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, 
 		return err
 	}
 	defer r.close()
-	w := watch(p.dir)
+	w := newWatcher(p.dir)
 	defer w.close()
-	followed := [...]*followed{{stream: Stdout, at: from.Stdout, max: p.max}, {stream: Stderr, at: from.Stderr, max: p.max}}
+	followed := [...]*followedStream{{stream: Stdout, at: from.Stdout, max: p.max}, {stream: Stderr, at: from.Stderr, max: p.max}}
 	defer func() {
 		for _, f := range followed {
 			f.close()
@@ -231,7 +231,7 @@ func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, 
 	}()
 	buf := make([]byte, followChunk)
 	for {
-		v, err := r.look()
+		v, err := r.readState()
 		if err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, 
 		if v.Exit != nil {
 			return nil
 		}
-		if !v.Held {
+		if !v.Locked {
 			return lost(p.dir)
 		}
 		if err := w.next(ctx); err != nil {
@@ -252,26 +252,26 @@ func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, 
 	}
 }
 
-type followed struct {
+type followedStream struct {
 	stream int
 	at     int64
 	max    int64
 	f      *process.File
 }
 
-func (f *followed) close() {
+func (f *followedStream) close() {
 	if f.f != nil {
 		_ = f.f.Close()
 	}
 }
 
-func (f *followed) read(ctx context.Context, r *records, exit *Exit, buf []byte, fn func(int, []byte, int64)) error {
+func (f *followedStream) read(ctx context.Context, r *records, exit *Exit, buf []byte, fn func(int, []byte, int64)) error {
 	if f.f == nil {
 		var err error
 		if f.f, _, err = r.root.Open(streamName(f.stream)); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		} else if err != nil {
-			return spoilt(err)
+			return tamperedError(err)
 		}
 	}
 	for ctx.Err() == nil {
@@ -310,7 +310,7 @@ func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 		return nil, 0, err
 	}
 	defer r.close()
-	exit, err := optional[Exit](r, exitName)
+	exit, err := readOptional[Exit](r, exitName)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -319,7 +319,7 @@ func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, spoilt(err)
+		return nil, 0, tamperedError(err)
 	}
 	defer f.Close()
 	total = info.Size
@@ -336,14 +336,14 @@ func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 // pollEvery finds out that a supervisor vanished, which no file event tells, and serves file systems without events.
 const pollEvery = 100 * time.Millisecond
 
-// settling is how long one event speaks for all that follow it.
-const settling = time.Millisecond
+// coalesceTime is how long one event speaks for all that follow it.
+const coalesceTime = time.Millisecond
 
 // A command that has not ended after watched is waited for by events of its directory. Until then it is looked at after pauses
 // that grow by an eighth from shortest on, for Linux takes 7 to 16 ms to give up an inotify instance, longer than most commands.
 const (
-	shortest = time.Millisecond / 2
-	watched  = 100 * time.Millisecond
+	shortestPause = time.Millisecond / 2
+	inotifyAfter  = 100 * time.Millisecond
 )
 
 // watcher says when it is worth looking again.
@@ -354,7 +354,7 @@ type watcher struct {
 	w     *fsnotify.Watcher
 }
 
-func watch(dir string) *watcher { return &watcher{dir: dir, pause: shortest} }
+func newWatcher(dir string) *watcher { return &watcher{dir: dir, pause: shortestPause} }
 
 // close waits for nothing.
 func (w *watcher) close() {
@@ -368,7 +368,7 @@ func (w *watcher) next(ctx context.Context) error {
 	var events chan fsnotify.Event
 	var errs chan error
 	switch {
-	case w.since < watched:
+	case w.since < inotifyAfter:
 		every = w.pause
 		w.since, w.pause = w.since+every, every+every/8
 	case w.w == nil && w.start():
@@ -382,7 +382,7 @@ func (w *watcher) next(ctx context.Context) error {
 	defer t.Stop()
 	select {
 	case <-events:
-		time.Sleep(settling) // a command that touches its records all the time must not keep this process busy
+		time.Sleep(coalesceTime) // a command that touches its records all the time must not keep this process busy
 	case <-errs: //nolint:errcheck // events were lost: all the more reason to look again
 	case <-t.C:
 	case <-ctx.Done():

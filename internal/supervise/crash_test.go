@@ -86,7 +86,7 @@ func TestTheSupervisorMayBeKilledAnywhere(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			dir, ran := attempt(t, []string{"LAUFWERK_CRASH=" + point})
 			settle(t, here().LocalLauncher, dir, ran)
-			v, err := Look(dir)
+			v, err := ReadState(dir)
 			if err != nil {
 				t.Fatal(err)
 			}

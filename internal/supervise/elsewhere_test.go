@@ -40,7 +40,7 @@ func TestIDsOfAnotherNamespaceAreNeverSignalled(t *testing.T) {
 	if f := here().Fence(ctx, p.Dir()); f.Sure || len(f.Survivors) > 0 {
 		t.Errorf("fence: %+v", f)
 	}
-	if v, err := Look(p.Dir()); err != nil || v.Status != Running {
+	if v, err := ReadState(p.Dir()); err != nil || v.Status != Running {
 		t.Errorf("it was ended: %+v %v", v, err)
 	}
 	record(id)

@@ -26,7 +26,7 @@ func environment(env []string, mark string) []string {
 	return out
 }
 
-func variable(env []string, name string) string {
+func environmentValue(env []string, name string) string {
 	for _, kv := range env {
 		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
 			return v

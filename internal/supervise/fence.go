@@ -79,10 +79,10 @@ func (f *Fenced) add(one Fenced, name string) {
 	}
 }
 
-// Settled is the fence of an operation that needs none, wherever it ran: nothing was started, and nothing can be any more, or
+// NeedsNoFence is the fence of an operation that needs none, wherever it ran: nothing was started, and nothing can be any more, or
 // its supervisor is gone and wrote that nothing is left. Where it says false, a Launcher has to fence. The boot that a record
 // names is not compared: a place can have a kernel of its own.
-func Settled(dir string) (Fenced, bool) {
+func NeedsNoFence(dir string) (Fenced, bool) {
 	status, err := Abandon(dir)
 	if err != nil {
 		return Fenced{}, false
@@ -90,14 +90,14 @@ func Settled(dir string) (Fenced, bool) {
 	if status == NotStarted {
 		return Fenced{Sure: true, How: HowNothing}, true
 	}
-	v, err := Look(dir)
-	if err != nil || v.Held || v.Gone == nil || !v.Gone.Sure {
+	v, err := ReadState(dir)
+	if err != nil || v.Locked || v.Gone == nil || !v.Gone.Sure {
 		return Fenced{}, false
 	}
 	return *v.Gone, true
 }
 
-func unsure(how, format string, args ...any) Fenced {
+func unsureFence(how, format string, args ...any) Fenced {
 	return Fenced{How: how, Why: fmt.Sprintf(format, args...)}
 }
 
@@ -107,36 +107,36 @@ func (l LocalLauncher) fenceDir(ctx context.Context, dir string) Fenced {
 	signalled := false
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		status, err := Abandon(dir)
-		if errors.Is(err, ErrSpoilt) {
-			return l.salvage(ctx, dir, err)
+		if errors.Is(err, ErrTampered) {
+			return l.fenceTampered(ctx, dir, err)
 		}
 		if err != nil {
-			return unsure(HowSubreaper, "%v", err)
+			return unsureFence(HowSubreaper, "%v", err)
 		}
 		if status == NotStarted {
 			return Fenced{Sure: true, How: HowNothing}
 		}
-		v, err := Look(dir)
+		v, err := ReadState(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			return Fenced{Sure: true, How: HowNothing}
 		}
 		if err != nil {
-			return unsure(HowSubreaper, "%v", err)
+			return unsureFence(HowSubreaper, "%v", err)
 		}
-		if !v.Held && v.Started != nil {
-			return l.orphaned(ctx, v)
+		if !v.Locked && v.Started != nil {
+			return l.fenceOrphans(ctx, v)
 		}
 		if v.Started != nil && !signalled {
 			signalled = true
 			if err := l.terminate(v.Started.Supervisor, dir); err != nil {
-				return unsure(HowSubreaper, "the supervisor holds its lock but cannot be signalled: %v", err)
+				return unsureFence(HowSubreaper, "the supervisor holds its lock but cannot be signalled: %v", err)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return stuck(v)
+			return stuckFence(v)
 		case <-half.C:
-			if v.Started != nil && v.Started.Cgroup != "" && l.supervises(v.Started.Supervisor, dir) { // it does not answer, and it is not needed
+			if v.Started != nil && v.Started.Cgroup != "" && l.isSupervisorOf(v.Started.Supervisor, dir) { // it does not answer, and it is not needed
 				_ = l.signal(v.Started.Supervisor, syscall.SIGKILL)
 			}
 		case <-time.After(wait):
@@ -147,37 +147,37 @@ func (l LocalLauncher) fenceDir(ctx context.Context, dir string) Fenced {
 // salvageLimit is how long a supervisor whose records were spoilt may take to end everything.
 const salvageLimit = 5 * time.Second
 
-// salvage ends what can be found of an operation whose records do not say any more how it stands. It is never sure.
-func (l LocalLauncher) salvage(ctx context.Context, dir string, why error) Fenced {
-	f := unsure(HowMarks, "%v", why)
+// fenceTampered ends what can be found of an operation whose records do not say any more how it stands. It is never sure.
+func (l LocalLauncher) fenceTampered(ctx context.Context, dir string, why error) Fenced {
+	f := unsureFence(HowMarks, "%v", why)
 	r, err := openRecords(dir)
 	if err != nil {
 		return f
 	}
 	defer r.close()
 	st, err := read[Started](r, startedName)
-	if err != nil || process.Look(st.Supervisor) == process.Elsewhere {
+	if err != nil || process.Probe(st.Supervisor) == process.OtherNamespace {
 		return f
 	}
 	_ = l.terminate(st.Supervisor, dir)
 	ctx, cancel := context.WithTimeout(ctx, salvageLimit)
 	defer cancel()
-	for l.supervises(st.Supervisor, dir) && ctx.Err() == nil {
+	for l.isSupervisorOf(st.Supervisor, dir) && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			_ = l.signal(st.Supervisor, syscall.SIGKILL)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	_, _ = cgroupEnded(ctx, *st)
+	_, _ = endCgroup(ctx, *st)
 	f.Survivors = l.endMarked(context.WithoutCancel(ctx), st.Mark)
 	return f
 }
 
-// stuck tells what is below a supervisor that does not come to an end.
-func stuck(v View) Fenced {
-	f := unsure(HowSubreaper, "the supervisor did not come to an end in time")
-	if v.Started != nil && process.Look(v.Started.Supervisor) == process.Alive {
+// stuckFence tells what is below a supervisor that does not come to an end.
+func stuckFence(v OperationState) Fenced {
+	f := unsureFence(HowSubreaper, "the supervisor did not come to an end in time")
+	if v.Started != nil && process.Probe(v.Started.Supervisor) == process.Alive {
 		for _, id := range process.Descendants(v.Started.Supervisor.PID) {
 			f.Survivors = append(f.Survivors, id.PID)
 		}
@@ -185,36 +185,36 @@ func stuck(v View) Fenced {
 	return f
 }
 
-// orphaned fences what a supervisor has left that is gone.
-func (l LocalLauncher) orphaned(ctx context.Context, v View) Fenced {
+// fenceOrphans fences what a supervisor has left that is gone.
+func (l LocalLauncher) fenceOrphans(ctx context.Context, v OperationState) Fenced {
 	st := *v.Started
-	switch process.Look(st.Supervisor) {
+	switch process.Probe(st.Supervisor) {
 	case process.OtherBoot:
 		return Fenced{Sure: true, How: HowBoot}
-	case process.Elsewhere:
-		return unsure(HowMarks, "it was started in another PID namespace")
+	case process.OtherNamespace:
+		return unsureFence(HowMarks, "it was started in another PID namespace")
 	}
-	empty, err := cgroupEnded(ctx, st)
+	empty, err := endCgroup(ctx, st)
 	if v.Gone != nil && v.Gone.Sure && err == nil {
 		return *v.Gone
 	}
 	survivors := l.endMarked(ctx, st.Mark)
 	switch {
 	case len(survivors) > 0:
-		f := unsure(HowMarks, "marked processes cannot be ended")
+		f := unsureFence(HowMarks, "marked processes cannot be ended")
 		f.Survivors = survivors
 		return f
 	case err != nil:
-		return unsure(HowCgroup, "%v", err)
+		return unsureFence(HowCgroup, "%v", err)
 	case empty:
 		return Fenced{Sure: true, How: HowCgroup}
 	default:
-		return unsure(HowMarks, "the supervisor was killed, and there was no control group (%s): a process whose environment was cleared, or cannot be read from here, would not be found", st.NoCgroup)
+		return unsureFence(HowMarks, "the supervisor was killed, and there was no control group (%s): a process whose environment was cleared, or cannot be read from here, would not be found", st.NoCgroup)
 	}
 }
 
-// cgroupEnded ends a recorded control group. True says that it is certain to be empty, false that there is none.
-func cgroupEnded(ctx context.Context, st Started) (bool, error) {
+// endCgroup ends a recorded control group. True says that it is certain to be empty, false that there is none.
+func endCgroup(ctx context.Context, st Started) (bool, error) {
 	if st.Cgroup == "" {
 		return false, nil
 	}
@@ -241,7 +241,7 @@ func (l LocalLauncher) endMarked(ctx context.Context, mark string) (left []int) 
 	defer cancel()
 	for {
 		left = nil
-		ids, err := process.Marked(MarkVariable, func(v string) bool { return v == mark })
+		ids, err := process.FindMarked(MarkVariable, func(v string) bool { return v == mark })
 		if err != nil || len(ids) == 0 {
 			return nil
 		}
@@ -257,10 +257,10 @@ func (l LocalLauncher) endMarked(ctx context.Context, mark string) (left []int) 
 	}
 }
 
-// Remains looks for anything of a session that may still run: marked processes and control groups that hold some. Empty
+// FindRemaining looks for anything of a session that may still run: marked processes and control groups that hold some. Empty
 // groups are removed. It says what it found, and nothing where it found nothing, which alone is no proof.
-func Remains(session string) (found []string, err error) {
-	ids, err := process.Marked(MarkVariable, func(v string) bool { return v == session || strings.HasPrefix(v, session+"/") })
+func FindRemaining(session string) (found []string, err error) {
+	ids, err := process.FindMarked(MarkVariable, func(v string) bool { return v == session || strings.HasPrefix(v, session+"/") })
 	if err != nil {
 		return nil, err
 	}
@@ -286,34 +286,34 @@ func Remains(session string) (found []string, err error) {
 	return found, nil
 }
 
-// supervises says whether a live process is the supervisor of dir, and not one of somebody else's that a record names: the
+// isSupervisorOf says whether a live process is the supervisor of dir, and not one of somebody else's that a record names: the
 // record lies where an agent may write. One that stood by does not say of which: where all are the session's own, it may be.
-func (l LocalLauncher) supervises(id process.Identity, dir string) bool {
+func (l LocalLauncher) isSupervisorOf(id process.Identity, dir string) bool {
 	args := process.Arguments(id.PID)
 	n := len(args)
 	switch {
 	case n < 3:
 		return false
-	case l.Apart && args[n-2] == Standby:
-	case args[n-2] != Argument && args[n-2] != Inside || tail(args[n-1]) != tail(dir):
+	case l.OwnsAllProcesses && args[n-2] == StandbyArgument:
+	case args[n-2] != Argument && args[n-2] != InsideArgument || operationPath(args[n-1]) != operationPath(dir):
 		return false
 	}
-	return process.Look(id) == process.Alive
+	return process.Probe(id) == process.Alive
 }
 
-// tail is what tells operations' directories apart: the session, and the operation within it. What is above may be spelt in
+// operationPath is what tells operations' directories apart: the session, and the operation within it. What is above may be spelt in
 // another way, through a link.
-func tail(dir string) string {
+func operationPath(dir string) string {
 	up := filepath.Dir(dir)
 	return filepath.Join(filepath.Base(filepath.Dir(up)), filepath.Base(up), filepath.Base(dir))
 }
 
 // terminate asks a supervisor to end everything, also one that something has stopped.
 func (l LocalLauncher) terminate(id process.Identity, dir string) error {
-	switch live := process.Look(id); {
-	case live == process.Elsewhere:
+	switch live := process.Probe(id); {
+	case live == process.OtherNamespace:
 		return errors.New("it is in another PID namespace")
-	case live == process.Alive && l.supervises(id, dir):
+	case live == process.Alive && l.isSupervisorOf(id, dir):
 		err := l.signal(id, syscall.SIGTERM)
 		if err == nil {
 			err = l.signal(id, syscall.SIGCONT)
@@ -327,8 +327,8 @@ func (l LocalLauncher) terminate(id process.Identity, dir string) error {
 
 // signal signals a process that was recorded or found.
 func (l LocalLauncher) signal(id process.Identity, sig syscall.Signal) error {
-	if l.Apart {
-		return process.SignalApart(id, sig)
+	if l.OwnsAllProcesses {
+		return process.SignalInSandbox(id, sig)
 	}
 	return process.Signal(id, sig)
 }

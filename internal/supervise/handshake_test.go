@@ -146,15 +146,15 @@ func TestSettled(t *testing.T) {
 			p := start(t, bash(t, c.script))
 			c.after(t, p)
 			if c.want {
-				eventually(t, "the supervisor has left", func() bool { v, err := Look(p.Dir()); return err == nil && !v.Held })
+				eventually(t, "the supervisor has left", func() bool { v, err := ReadState(p.Dir()); return err == nil && !v.Locked })
 			}
-			f, ok := Settled(p.Dir())
+			f, ok := NeedsNoFence(p.Dir())
 			if ok != c.want || f.Sure != c.want || c.want && f.How == "" {
 				t.Errorf("%+v %t", f, ok)
 			}
 		})
 	}
-	if f, ok := Settled(here().dir(t)); !ok || !f.Sure || f.How != HowNothing {
+	if f, ok := NeedsNoFence(here().dir(t)); !ok || !f.Sure || f.How != HowNothing {
 		t.Errorf("nothing started: %+v %t", f, ok)
 	}
 	dir := here().dir(t)
@@ -167,7 +167,7 @@ func TestSettled(t *testing.T) {
 	if err := r.write(startedName, Started{Supervisor: id, Mark: "s/o"}); err != nil {
 		t.Fatal(err)
 	}
-	if f, ok := Settled(dir); ok {
+	if f, ok := NeedsNoFence(dir); ok {
 		t.Errorf("another boot, seen from outside: %+v", f)
 	}
 }

@@ -39,7 +39,7 @@ func TestRecordsThatAreSwappedForALink(t *testing.T) {
 		}
 	}()
 	for range 3000 {
-		_, _ = Look(dir)
+		_, _ = ReadState(dir)
 		_, _ = Abandon(dir)
 	}
 	stop()

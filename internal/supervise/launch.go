@@ -19,10 +19,10 @@ import (
 
 // LocalLauncher starts supervisors on this host.
 type LocalLauncher struct {
-	Executable string   // this binary, see system.Executable
-	Env        []string // of the supervisor itself, not of the command: nothing but what tests need
-	Now        func() time.Time
-	Apart      bool // every process that can be seen here belongs to the session itself
+	Executable       string   // this binary, see system.Executable
+	Env              []string // of the supervisor itself, not of the command: nothing but what tests need
+	Now              func() time.Time
+	OwnsAllProcesses bool // every process that can be seen here belongs to the session itself
 }
 
 const (
@@ -72,7 +72,7 @@ func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx contex
 		if errors.Is(err, ErrRefused) || failure.Is(err, failure.OutcomeUnknown) {
 			return err
 		}
-		return unclear(dir, err)
+		return unclearLaunch(dir, err)
 	}
 	crash.Point("supervise/after-launch")
 	if p.Close != nil {
@@ -88,7 +88,7 @@ func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx contex
 	go func() { answer <- readAck(p.Out) }()
 	select {
 	case a := <-answer:
-		return launched(dir, a, p.Exited)
+		return waitForLaunch(dir, a, p.Exited)
 	case <-ctx.Done():
 	}
 	if p.In != nil {
@@ -96,9 +96,9 @@ func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx contex
 	}
 	select {
 	case a := <-answer:
-		return launched(dir, a, p.Exited)
+		return waitForLaunch(dir, a, p.Exited)
 	case <-time.After(cancelGrace):
-		return unclear(dir, ctx.Err())
+		return unclearLaunch(dir, ctx.Err())
 	}
 }
 
@@ -115,7 +115,7 @@ func readAck(r io.Reader) *ack {
 	return &a
 }
 
-func launched(dir string, a *ack, exited <-chan struct{}) error {
+func waitForLaunch(dir string, a *ack, exited <-chan struct{}) error {
 	switch {
 	case a != nil && a.Started:
 		return nil
@@ -125,21 +125,21 @@ func launched(dir string, a *ack, exited <-chan struct{}) error {
 	select {
 	case <-exited:
 	case <-time.After(cancelGrace):
-		return unclear(dir, errors.New("no answer"))
+		return unclearLaunch(dir, errors.New("no answer"))
 	}
-	v, err := Look(dir)
+	v, err := ReadState(dir)
 	if err != nil || v.Started != nil {
 		return err // it ran, or may have: how far it got, Wait finds out
 	}
-	return Refused(failure.New(failure.Failed, "the supervisor ended without running the command%s", lastWords(dir)))
+	return Refused(failure.New(failure.Failed, "the supervisor ended without running the command%s", logTail(dir)))
 }
 
-func unclear(dir string, why error) error {
+func unclearLaunch(dir string, why error) error {
 	return failure.New(failure.OutcomeUnknown, "whether the command of %s was started is unknown: %v", dir, why)
 }
 
-// lastWords is the end of the supervisor's log.
-func lastWords(dir string) string {
+// logTail is the end of the supervisor's log.
+func logTail(dir string) string {
 	r, err := openRecords(dir)
 	if err != nil {
 		return ""
@@ -159,11 +159,11 @@ func lastWords(dir string) string {
 
 // Interrupt asks the command to stop; ErrGone of the process package where no supervisor lives.
 func (l LocalLauncher) Interrupt(_ context.Context, dir string) error {
-	v, err := Look(dir)
+	v, err := ReadState(dir)
 	if err != nil {
 		return err
 	}
-	if !v.Held || v.Started == nil || !l.supervises(v.Started.Supervisor, dir) {
+	if !v.Locked || v.Started == nil || !l.isSupervisorOf(v.Started.Supervisor, dir) {
 		return process.ErrGone
 	}
 	return l.signal(v.Started.Supervisor, syscall.SIGINT)

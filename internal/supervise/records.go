@@ -39,14 +39,14 @@ type records struct {
 	root *safefs.Root
 }
 
-// ErrSpoilt says that records are not as a supervisor leaves them: somebody else was at them.
-var ErrSpoilt = errors.New("the records of the command were changed from inside")
+// ErrTampered says that records are not as a supervisor leaves them: somebody else was at them.
+var ErrTampered = errors.New("the records of the command were changed from inside")
 
-// spoilt marks an error that only others can have brought about.
-func spoilt(err error) error {
+// tamperedError marks an error that only others can have brought about.
+func tamperedError(err error) error {
 	for _, e := range []error{safefs.ErrLink, safefs.ErrNotRegular, safefs.ErrNotDir, safefs.ErrMount, fs.ErrPermission} {
 		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", ErrSpoilt, err)
+			return fmt.Errorf("%w: %w", ErrTampered, err)
 		}
 	}
 	return err
@@ -58,18 +58,18 @@ func openRecords(dir string) (*records, error) {
 	}
 	root, err := safefs.OpenRoot(dir)
 	if err != nil {
-		return nil, spoilt(err)
+		return nil, tamperedError(err)
 	}
 	return &records{dir: dir, root: root}, nil
 }
 
 func (r *records) close() { _ = r.root.Close() }
 
-// take takes the operation's lock, at once.
-func (r *records) take(command string) (*lock.Lock, error) {
+// acquireLock takes the operation's lock, at once.
+func (r *records) acquireLock(command string) (*lock.Lock, error) {
 	f, err := r.root.OpenOrCreate(lockName, 0o600)
 	if err != nil {
-		return nil, spoilt(err)
+		return nil, tamperedError(err)
 	}
 	l, err := lock.Take(f, command)
 	if err != nil {
@@ -78,24 +78,24 @@ func (r *records) take(command string) (*lock.Lock, error) {
 	return l, nil
 }
 
-// held says whether somebody has the operation's lock, and who.
-func (r *records) held() (lock.Holder, bool, error) {
+// lockHolder says whether somebody has the operation's lock, and who.
+func (r *records) lockHolder() (lock.Holder, bool, error) {
 	f, _, err := r.root.Open(lockName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return lock.Holder{}, false, nil
 	}
 	if err != nil {
-		return lock.Holder{}, false, spoilt(err)
+		return lock.Holder{}, false, tamperedError(err)
 	}
 	defer f.Close()
-	return lock.Held(f)
+	return lock.QueryFile(f)
 }
 
 // read decodes a record; fs.ErrNotExist where there is none.
 func read[T any](r *records, name string) (*T, error) {
 	f, _, err := r.root.Open(name)
 	if err != nil {
-		return nil, spoilt(err)
+		return nil, tamperedError(err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxRecord))
@@ -104,13 +104,13 @@ func read[T any](r *records, name string) (*T, error) {
 	}
 	out := new(T)
 	if err := json.Unmarshal(b, out); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", filepath.Join(r.dir, name), ErrSpoilt, err)
+		return nil, fmt.Errorf("%s: %w: %w", filepath.Join(r.dir, name), ErrTampered, err)
 	}
 	return out, nil
 }
 
-// optional is read, nil where there is no such record.
-func optional[T any](r *records, name string) (*T, error) {
+// readOptional is read, nil where there is no such record.
+func readOptional[T any](r *records, name string) (*T, error) {
 	v, err := read[T](r, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -134,8 +134,8 @@ type file interface {
 	Truncate(int64) error
 }
 
-// slot is a record that has its space on disk but no content yet.
-type slot struct {
+// recordSlot is a record that has its space on disk but no content yet.
+type recordSlot struct {
 	r     *records
 	name  string
 	tmp   string
@@ -143,8 +143,8 @@ type slot struct {
 	named bool
 }
 
-func (r *records) reserve(name string) (*slot, error) {
-	s := &slot{r: r, name: name, tmp: ".new-" + name}
+func (r *records) reserve(name string) (*recordSlot, error) {
+	s := &recordSlot{r: r, name: name, tmp: ".new-" + name}
 	var err error
 	if s.f, err = r.file(s.tmp); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (r *records) reserve(name string) (*slot, error) {
 }
 
 // commit makes v the record, whole and durable. It may be tried again after a failure.
-func (s *slot) commit(v any) error {
+func (s *recordSlot) commit(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err

@@ -32,14 +32,14 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// place is where supervisors of a test run: with the rights of the test, or as a user who can have no control group.
-type place struct {
+// testUser is where supervisors of a test run: with the rights of the test, or as a user who can have no control group.
+type testUser struct {
 	LocalLauncher
 	nobody bool
 }
 
-func here() place {
-	return place{LocalLauncher: LocalLauncher{Executable: system.Executable(), Now: time.Now}}
+func here() testUser {
+	return testUser{LocalLauncher: LocalLauncher{Executable: system.Executable(), Now: time.Now}}
 }
 
 // through is a launcher whose supervisor is started by a shell line, as `exec "$@"` would.
@@ -69,19 +69,19 @@ func through(t *testing.T, line string) LocalLauncher {
 
 const asNobody = `exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"`
 
-// places runs a test with a control group (where this machine gives one) and without.
-func places(t *testing.T, test func(t *testing.T, p place)) {
+// forEachUser runs a test with a control group (where this machine gives one) and without.
+func forEachUser(t *testing.T, test func(t *testing.T, p testUser)) {
 	t.Run("own rights", func(t *testing.T) { test(t, here()) })
 	t.Run("nobody", func(t *testing.T) {
 		if os.Geteuid() != 0 {
 			t.Skip("not root: this user's rights were tried already")
 		}
-		test(t, place{LocalLauncher: through(t, asNobody), nobody: true})
+		test(t, testUser{LocalLauncher: through(t, asNobody), nobody: true})
 	})
 }
 
 // dir makes an operation's directory for the place.
-func (p place) dir(t *testing.T) string {
+func (p testUser) dir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "op")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -99,7 +99,7 @@ func (p place) dir(t *testing.T) string {
 }
 
 // start starts a command and, at the end of the test, ends whatever is left of it.
-func (p place) start(t *testing.T, spec Spec) *Process {
+func (p testUser) start(t *testing.T, spec Spec) *Process {
 	t.Helper()
 	dir := p.dir(t)
 	t.Cleanup(func() { p.Fence(context.Background(), dir) })
@@ -175,7 +175,7 @@ func output(t *testing.T, p *Process, stream int) string {
 
 func supervisorOf(t *testing.T, p *Process) process.Identity {
 	t.Helper()
-	v, err := Look(p.Dir())
+	v, err := ReadState(p.Dir())
 	if err != nil || v.Started == nil {
 		t.Fatalf("no supervisor: %+v %v", v, err)
 	}
@@ -185,7 +185,7 @@ func supervisorOf(t *testing.T, p *Process) process.Identity {
 // hasCgroup says whether this operation got a control group: where it did not, some fences cannot be sure.
 func hasCgroup(t *testing.T, p *Process) bool {
 	t.Helper()
-	v, err := Look(p.Dir())
+	v, err := ReadState(p.Dir())
 	if err != nil || v.Started == nil {
 		t.Fatalf("not started: %v", err)
 	}
@@ -218,8 +218,8 @@ func TestTheEndOfACommandIsRecorded(t *testing.T) {
 				t.Fatalf("error %q for code %d", exit.Error, exit.Code)
 			}
 			eventually(t, "the record that nothing is left, and a free lock", func() bool {
-				v, err := Look(p.Dir())
-				return err == nil && !v.Held && v.Gone != nil && v.Gone.Sure
+				v, err := ReadState(p.Dir())
+				return err == nil && !v.Locked && v.Gone != nil && v.Gone.Sure
 			})
 		})
 	}
@@ -282,7 +282,7 @@ func TestTheCommandHasItsEnvironmentAndNothingElse(t *testing.T) {
 	spec := bash(t, `env | sort; grep SigIgn /proc/self/status; cut -d' ' -f5,6 /proc/$$/stat; echo $$`)
 	spec.Env = append(spec.Env, "A=1", "A=2", MarkVariable+"=forged")
 	l := through(t, `trap "" INT HUP QUIT PIPE TERM USR1; exec 7</etc/passwd 9>/dev/null; exec "$@"`)
-	p := place{LocalLauncher: l}.start(t, spec)
+	p := testUser{LocalLauncher: l}.start(t, spec)
 	wait(t, p)
 	got := output(t, p, Stdout)
 	for _, bad := range []string{"SECRET", "forged", "A=1"} {
@@ -301,7 +301,7 @@ func TestTheCommandHasItsEnvironmentAndNothingElse(t *testing.T) {
 	}
 	spec = bash(t, "")
 	spec.Argv = []string{"ls", "/proc/self/fd"} // which opens one itself
-	p = place{LocalLauncher: l}.start(t, spec)
+	p = testUser{LocalLauncher: l}.start(t, spec)
 	wait(t, p)
 	if got := output(t, p, Stdout); got != "0\n1\n2\n3\n" {
 		t.Errorf("descriptors:\n%s", got)
@@ -309,7 +309,7 @@ func TestTheCommandHasItsEnvironmentAndNothingElse(t *testing.T) {
 }
 
 func TestATimeoutEndsTheWholeTree(t *testing.T) {
-	places(t, func(t *testing.T, at place) {
+	forEachUser(t, func(t *testing.T, at testUser) {
 		word := unique(t)
 		spec := bash(t, strings.ReplaceAll(`trap '' INT TERM HUP; env -i setsid bash -c 'exec -a W sleep 1001' & (trap '' INT; exec -a W sleep 1002); sleep 1003`, "W", word))
 		spec.Timeout, spec.Grace = 300*time.Millisecond, 100*time.Millisecond
@@ -342,7 +342,7 @@ func TestAnInterruptedCommandStopsInItsOwnWay(t *testing.T) {
 }
 
 func TestABackgroundProcessDelaysNothingAndLivesUntilTheFence(t *testing.T) {
-	places(t, func(t *testing.T, at place) {
+	forEachUser(t, func(t *testing.T, at testUser) {
 		word := unique(t)
 		p := at.start(t, bash(t, strings.ReplaceAll(`bash -c 'while :; do echo noise; sleep 0.002; done' W & echo mine`, "W", word)))
 		exit := wait(t, p)
@@ -360,8 +360,8 @@ func TestABackgroundProcessDelaysNothingAndLivesUntilTheFence(t *testing.T) {
 		if err := p.Interrupt(bounded(t)); err != nil || len(living(t, word)) == 0 {
 			t.Fatalf("an interrupt after the end must not reach it (%v)", err)
 		}
-		v, err := Look(p.Dir())
-		if err != nil || v.Status != Ended || !v.Held {
+		v, err := ReadState(p.Dir())
+		if err != nil || v.Status != Ended || !v.Locked {
 			t.Fatalf("%+v %v", v, err)
 		}
 		if f := p.Fence(bounded(t)); !f.Sure || len(living(t, word)) > 0 {
@@ -379,7 +379,7 @@ exec -a W sleep 1004 &
 `
 
 func TestDaemonsAreFenced(t *testing.T) {
-	places(t, func(t *testing.T, at place) {
+	forEachUser(t, func(t *testing.T, at testUser) {
 		for _, ended := range []bool{true, false} {
 			word := unique(t)
 			script := strings.ReplaceAll(daemons, "W", word)
@@ -409,7 +409,7 @@ func TestDaemonsAreFenced(t *testing.T) {
 }
 
 func TestASupervisorThatIsKilled(t *testing.T) {
-	places(t, func(t *testing.T, at place) {
+	forEachUser(t, func(t *testing.T, at testUser) {
 		word := unique(t)
 		p := at.start(t, bash(t, strings.ReplaceAll(daemons, "W", word)+"\nsleep 1005"))
 		eventually(t, "all daemons", func() bool { return len(living(t, word)) >= 5 })
@@ -481,7 +481,7 @@ func TestAMissingDirectoryIsNothingStarted(t *testing.T) {
 	if f := here().Fence(bounded(t), dir); !f.Sure {
 		t.Fatalf("%+v", f)
 	}
-	if _, err := Look(dir); !errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadState(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("%v", err)
 	}
 }
@@ -557,7 +557,7 @@ func TestAStrangerWithARecordedIDIsNeverTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = stranger.Process.Kill(); _, _ = stranger.Process.Wait() })
-	id, err := process.Of(stranger.Process.Pid)
+	id, err := process.IdentityOf(stranger.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -574,7 +574,7 @@ func TestAStrangerWithARecordedIDIsNeverTouched(t *testing.T) {
 		}
 		ctx := bounded(t)
 		if held {
-			l, err := r.take("a stranger")
+			l, err := r.acquireLock("a stranger")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -586,7 +586,7 @@ func TestAStrangerWithARecordedIDIsNeverTouched(t *testing.T) {
 		if f := here().Fence(ctx, dir); f.Sure {
 			t.Errorf("held %t: %+v", held, f)
 		}
-		if process.Look(process.Identity{PID: id.PID, StartTime: id.StartTime + 1, BootID: id.BootID, PIDNS: id.PIDNS}) != process.Alive {
+		if process.Probe(process.Identity{PID: id.PID, StartTime: id.StartTime + 1, BootID: id.BootID, PIDNS: id.PIDNS}) != process.Alive {
 			t.Fatal("the stranger was ended")
 		}
 	}
@@ -673,8 +673,8 @@ func TestAFullDisk(t *testing.T) {
 		t.Fatal("output that is not whole was taken for it")
 	}
 	eventually(t, "the record that nothing is left", func() bool {
-		v, err := Look(op)
-		return err == nil && v.Gone != nil && !v.Held
+		v, err := ReadState(op)
+		return err == nil && v.Gone != nil && !v.Locked
 	})
 	next := filepath.Join(dir, "next")
 	if _, err := Start(bounded(t), here(), next, bash(t, "true")); !errors.Is(err, ErrRefused) {

@@ -23,19 +23,19 @@ import (
 // Argument is the hidden command of the binary that is the supervisor; the directory of records follows.
 const Argument = "__supervise"
 
-// Inside is the word before the directory where a supervisor is started in another way, see package inside.
-const Inside = "supervise"
+// InsideArgument is the word before the directory where a supervisor is started in another way, see package inside.
+const InsideArgument = "supervise"
 
-// Standby is the word before the socket at which one waits that is told later what it is the supervisor of, see package inside.
-const Standby = "standby"
+// StandbyArgument is the word before the socket at which one waits that is told later what it is the supervisor of, see package inside.
+const StandbyArgument = "standby"
 
 const (
 	pipeGrace   = 50 * time.Millisecond // for the output of the command's own children after its end
 	killGrace   = 10 * time.Second      // for the tree of a command that was ended, before its end is recorded all the same
 	recordTries = 60                    // of writing a record on a disk that refuses, a second apart
 	cgroupGrace = 5 * time.Second
-	roomTries   = 20                    // of starting a command where there is no room for a process more
-	roomPause   = 50 * time.Millisecond // between them
+	spawnTries  = 20                    // of starting a command where there is no room for a process more
+	spawnPause  = 50 * time.Millisecond // between them
 )
 
 // ack is the one line that a supervisor says on stdout, once it is clear whether it will run the command.
@@ -54,12 +54,12 @@ func Main(env *system.Env, args []string) int {
 	return run(env, args[0], false)
 }
 
-// Contained is Main on the directory dir in a sandbox, whose memory may be limited: where it runs out, the command and what it
+// MainInSandbox is Main on the directory dir in a sandbox, whose memory may be limited: where it runs out, the command and what it
 // started are to be killed, and its end to be recorded.
-func Contained(env *system.Env, dir string) int { return run(env, dir, true) }
+func MainInSandbox(env *system.Env, dir string) int { return run(env, dir, true) }
 
 func run(env *system.Env, dir string, contained bool) int {
-	signals, err := process.Own()
+	signals, err := process.BecomeOwner()
 	if err == nil {
 		err = supervise(env, dir, signals, contained)
 	}
@@ -83,15 +83,15 @@ func supervise(env *system.Env, dir string, signals <-chan syscall.Signal, conta
 	}
 	crash.Point("supervise/before-ack")
 	_ = json.NewEncoder(env.Out).Encode(ack{Started: true})
-	if err := process.ForgetStdio(); err != nil {
+	if err := process.DetachStdio(); err != nil {
 		return err
 	}
-	ended := process.Ended()
+	ended := process.ChildEnded()
 	if err := s.spawn(); err != nil {
 		return err
 	}
-	s.own(ended)
-	return s.leave()
+	s.superviseTree(ended)
+	return s.finish()
 }
 
 // readSpec reads to the end, so that a spec of which a part is missing is never run.
@@ -119,8 +119,8 @@ type supervisor struct {
 
 	r          *records
 	lk         *lock.Lock
-	exit, gone *slot
-	out        [2]*sink
+	exit, gone *recordSlot
+	out        [2]*streamSink
 	started    Started
 	cgroup     *process.Cgroup
 
@@ -152,7 +152,7 @@ func (s *supervisor) prepare(dir string) (err error) {
 		return err
 	}
 	crash.Point("supervise/before-lock")
-	if s.lk, err = s.r.take(Argument); err != nil {
+	if s.lk, err = s.r.acquireLock(Argument); err != nil {
 		return err
 	}
 	if err := s.r.root.Check(dir); err != nil {
@@ -176,7 +176,7 @@ func (s *supervisor) prepare(dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		s.out[i] = &sink{f: f, max: s.spec.MaxOutput}
+		s.out[i] = &streamSink{f: f, max: s.spec.MaxOutput}
 	}
 	if s.started.Supervisor, err = process.Self(); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (s *supervisor) spawn() error {
 		return nil
 	}
 	files = append(files, c.Stdin)
-	if c.Path, err = process.Find(c.Argv[0], variable(c.Env, "PATH"), c.Dir); err != nil {
+	if c.Path, err = process.Find(c.Argv[0], environmentValue(c.Env, "PATH"), c.Dir); err != nil {
 		s.failed(notFound(err), err)
 		return nil
 	}
@@ -247,11 +247,11 @@ func (s *supervisor) spawn() error {
 			pid, err = process.Spawn(c, true)
 		}
 	}
-	for tries := 1; s.contained && process.NoRoom(err); tries++ {
-		if tries == roomTries {
+	for tries := 1; s.contained && process.IsProcessLimit(err); tries++ {
+		if tries == spawnTries {
 			return err
 		}
-		time.Sleep(roomPause)
+		time.Sleep(spawnPause)
 		pid, err = process.Spawn(c, true)
 	}
 	if err != nil {
@@ -295,9 +295,9 @@ func notFound(err error) int {
 	return 126
 }
 
-// own keeps the command's whole tree until nothing is left of it and its end is recorded. All reaping and all killing is
+// superviseTree keeps the command's whole tree until nothing is left of it and its end is recorded. All reaping and all killing is
 // done here, by one goroutine: so the id of a child is never used by another process while it may be signalled.
-func (s *supervisor) own(childEnded <-chan struct{}) {
+func (s *supervisor) superviseTree(childEnded <-chan struct{}) {
 	if s.spec.Timeout > 0 {
 		t := time.NewTimer(s.spec.Timeout)
 		defer t.Stop()
@@ -310,17 +310,17 @@ func (s *supervisor) own(childEnded <-chan struct{}) {
 			s.reap()
 		}
 		if s.ended && !s.recorded && (!s.killing || s.none || s.late) {
-			s.record()
+			s.recordExit()
 		}
 		if s.none && s.recorded {
 			return
 		}
-		s.next(childEnded)
+		s.waitForEvent(childEnded)
 	}
 }
 
-// next waits for something to happen.
-func (s *supervisor) next(childEnded <-chan struct{}) {
+// waitForEvent waits for something to happen.
+func (s *supervisor) waitForEvent(childEnded <-chan struct{}) {
 	var again <-chan time.Time
 	if s.killing {
 		again = time.After(min(time.Duration(s.passes)*100*time.Microsecond, 20*time.Millisecond))
@@ -331,14 +331,14 @@ func (s *supervisor) next(childEnded <-chan struct{}) {
 	case <-s.waited:
 		s.late = true
 	case <-s.timeout:
-		if s.asked() {
+		if s.stopEndsCommand() {
 			s.result.TimedOut = true
 		}
 		s.stop()
 	case <-s.grace:
 		s.kill()
 	case sig := <-s.signals:
-		if s.asked() {
+		if s.stopEndsCommand() {
 			s.result.Interrupted = true
 		}
 		if sig == syscall.SIGTERM {
@@ -349,12 +349,12 @@ func (s *supervisor) next(childEnded <-chan struct{}) {
 	}
 }
 
-// asked says whether a request to stop now is the one that ends the command.
-func (s *supervisor) asked() bool { return !s.ended && !s.stopping && !s.killing }
+// stopEndsCommand says whether a request to stop now is the one that ends the command.
+func (s *supervisor) stopEndsCommand() bool { return !s.ended && !s.stopping && !s.killing }
 
 // stop asks the command to end in its own way.
 func (s *supervisor) stop() {
-	if !s.asked() {
+	if !s.stopEndsCommand() {
 		return
 	}
 	s.stopping = true
@@ -401,8 +401,8 @@ func (s *supervisor) reap() {
 	}
 }
 
-// record writes how the command ended, after everything that it wrote itself.
-func (s *supervisor) record() {
+// recordExit writes how the command ended, after everything that it wrote itself.
+func (s *supervisor) recordExit() {
 	s.result.EndedAt = s.now().UTC()
 	bound := time.NewTimer(pipeGrace)
 	defer bound.Stop()
@@ -432,20 +432,20 @@ func (s *supervisor) record() {
 		s.result.Incomplete = err.Error()
 	}
 	crash.Point("supervise/before-exit")
-	s.commit(s.exit, s.result)
+	s.commitRecord(s.exit, s.result)
 	crash.Point("supervise/after-exit")
 	s.recorded = true
 }
 
-// commit tries for a while: a full or failing disk may recover, and without the record the end is lost.
-func (s *supervisor) commit(to *slot, v any) {
+// commitRecord tries for a while: a full or failing disk may recover, and without the record the end is lost.
+func (s *supervisor) commitRecord(to *recordSlot, v any) {
 	for tries := 1; to.commit(v) != nil && tries < recordTries; tries++ {
 		time.Sleep(time.Second)
 	}
 }
 
-// leave writes that nothing is left, and gives the lock up last.
-func (s *supervisor) leave() error {
+// finish writes that nothing is left, and gives the lock up last.
+func (s *supervisor) finish() error {
 	f := Fenced{Sure: true, How: HowSubreaper, At: s.now().UTC()}
 	if s.cgroup != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), cgroupGrace)
@@ -456,13 +456,13 @@ func (s *supervisor) leave() error {
 		}
 	}
 	crash.Point("supervise/before-gone")
-	s.commit(s.gone, f)
+	s.commitRecord(s.gone, f)
 	crash.Point("supervise/after-gone")
 	return nil
 }
 
-// sink stores the first max bytes of a stream and counts all of them. It never makes the writer wait for long.
-type sink struct {
+// streamSink stores the first max bytes of a stream and counts all of them. It never makes the writer wait for long.
+type streamSink struct {
 	mu    sync.Mutex
 	f     file
 	max   int64
@@ -470,7 +470,7 @@ type sink struct {
 	err   error
 }
 
-func (k *sink) write(b []byte) {
+func (k *streamSink) write(b []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if room := k.max - k.total; room > 0 && k.err == nil {
@@ -480,7 +480,7 @@ func (k *sink) write(b []byte) {
 }
 
 // settle makes what is stored durable, and says how much was written until now.
-func (k *sink) settle() (total int64, err error) {
+func (k *streamSink) settle() (total int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil && k.total > 0 {

@@ -12,9 +12,9 @@ import (
 // then on an event wakes whoever waits, and what came before the first one could be told is looked for at once.
 func TestEventsAreForLongCommands(t *testing.T) {
 	dir := t.TempDir()
-	w := watch(dir)
+	w := newWatcher(dir)
 	looks := 0
-	for ; w.since < watched; looks++ {
+	for ; w.since < inotifyAfter; looks++ {
 		if err := w.next(t.Context()); err != nil || w.w != nil {
 			t.Fatalf("after %s: %v", w.since, err)
 		}
@@ -39,8 +39,8 @@ func TestEventsAreForLongCommands(t *testing.T) {
 		t.Error("no event tells that there is a record")
 	}
 	w.close()
-	gone := watch(filepath.Join(dir, "nowhere"))
-	gone.since = watched
+	gone := newWatcher(filepath.Join(dir, "nowhere"))
+	gone.since = inotifyAfter
 	if err := gone.next(t.Context()); err != nil || gone.w != nil { // looked at every 10 ms
 		t.Errorf("%v", err)
 	}

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OutliveReaders lets a closed stdout or stderr be an error of the write instead of the end of the process: a worker outlives
+// SurviveClosedPipes lets a closed stdout or stderr be an error of the write instead of the end of the process: a worker outlives
 // `| head -1`. Go ends a process for its writes to descriptors 1 and 2 alone (os/signal), so Out and Err become copies of them.
 // IgnorePipe does as much for whatever else is written there, but to start its threads takes as long as all that a short command does.
-func (e *Env) OutliveReaders() {
-	e.Out, e.Err = outliving(e.Out, os.Stdout, 1), outliving(e.Err, os.Stderr, 2)
+func (e *Env) SurviveClosedPipes() {
+	e.Out, e.Err = pipeSafeWriter(e.Out, os.Stdout, 1), pipeSafeWriter(e.Err, os.Stderr, 2)
 }
 
-func outliving(w io.Writer, stream *os.File, fd uintptr) io.Writer {
+func pipeSafeWriter(w io.Writer, stream *os.File, fd uintptr) io.Writer {
 	if w != io.Writer(stream) {
 		return w
 	}
@@ -37,8 +37,8 @@ func IgnorePipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 // BrokenPipe says whether a write failed because nobody reads any more.
 func BrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
-// ReaderGone says whether nobody can read any more what is written to w. Only files can tell without being written to.
-func ReaderGone(w io.Writer) bool {
+// IsReaderGone says whether nobody can read any more what is written to w. Only files can tell without being written to.
+func IsReaderGone(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

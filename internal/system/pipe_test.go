@@ -13,7 +13,7 @@ import (
 func TestCopiesOfStreamsAreOurOwn(t *testing.T) {
 	var buffer bytes.Buffer
 	env := &Env{Out: os.Stdout, Err: &buffer}
-	env.OutliveReaders()
+	env.SurviveClosedPipes()
 	if env.Err != &buffer {
 		t.Error("what is no stream of the process was replaced")
 	}
@@ -34,22 +34,22 @@ func TestReaderGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if ReaderGone(w) {
+	if IsReaderGone(w) {
 		t.Error("somebody can still read")
 	}
 	_ = r.Close()
-	if !ReaderGone(w) {
+	if !IsReaderGone(w) {
 		t.Error("nobody can read any more")
 	}
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ReaderGone(file) || ReaderGone(&bytes.Buffer{}) {
+	if IsReaderGone(file) || IsReaderGone(&bytes.Buffer{}) {
 		t.Error("a file and a buffer keep what is written")
 	}
 	_ = file.Close()
-	if ReaderGone(file) {
+	if IsReaderGone(file) {
 		t.Error("a closed file tells nothing")
 	}
 }

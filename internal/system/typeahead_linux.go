@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DropTypedAhead throws away what was typed before a question was shown. It does nothing where in is no terminal.
-func DropTypedAhead(in io.Reader) {
+// DiscardTypeahead throws away what was typed before a question was shown. It does nothing where in is no terminal.
+func DiscardTypeahead(in io.Reader) {
 	if f, ok := in.(*os.File); ok {
 		_ = unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH)
 	}

@@ -4,5 +4,5 @@ package system
 
 import "io"
 
-// DropTypedAhead is not to be had here.
-func DropTypedAhead(io.Reader) {}
+// DiscardTypeahead is not to be had here.
+func DiscardTypeahead(io.Reader) {}

@@ -33,13 +33,13 @@ func (w *Watch) Begin(limit time.Duration) {
 func (w *Watch) set(after time.Duration) {
 	w.fires = time.Now().Add(after)
 	if w.timer == nil {
-		w.timer = time.AfterFunc(after, w.look)
+		w.timer = time.AfterFunc(after, w.check)
 	} else {
 		w.timer.Reset(after)
 	}
 }
 
-func (w *Watch) look() {
+func (w *Watch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fires = time.Time{}
@@ -54,8 +54,8 @@ func (w *Watch) look() {
 	w.late()
 }
 
-// Late says whether the stretch has taken too long already.
-func (w *Watch) Late() bool {
+// IsLate says whether the stretch has taken too long already.
+func (w *Watch) IsLate() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.fired

@@ -17,7 +17,7 @@ func TestWatch(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("%s: nobody was told", when)
 		}
-		if !w.Late() || !w.End() {
+		if !w.IsLate() || !w.End() {
 			t.Errorf("%s: it was not late", when)
 		}
 	}

@@ -16,9 +16,6 @@ import (
 	"unicode"
 )
 
-// enforced says whether a banned word fails the test; until all are renamed, they are only printed (make report-names).
-const enforced = false
-
 // banned are words that no exported or package-level name has, whole: "goOn" is in goOnWith, and not in cargoOnce. What they hide
 // is said by the field's word: a path, directory or position instead of a place, inspect or observe instead of look.
 func banned() []string {
@@ -33,14 +30,9 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(found) == 0 {
-		return
+	if len(found) > 0 {
+		t.Errorf("%d names with words that the code does not use (gopls rename renames them):\n%s", len(found), strings.Join(found, "\n"))
 	}
-	report := t.Logf
-	if enforced {
-		report = t.Errorf
-	}
-	report("%d names with words that the code does not use (gopls rename renames them):\n%s", len(found), strings.Join(found, "\n"))
 }
 
 func bannedNames(root string) (found []string, err error) {

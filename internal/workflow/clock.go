@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-func clockNow(_ context.Context, op *Op) (any, any, error) {
+func runClockNow(_ context.Context, op *Op) (any, any, error) {
 	return op.engine.now().UnixMilli(), nil, nil
 }
 
-// lookAgain is how often a sleep compares its time with the clock: a timer alone is wrong after the machine was suspended or its
+// recheckInterval is how often a sleep compares its time with the clock: a timer alone is wrong after the machine was suspended or its
 // clock was set.
-const lookAgain = 30 * time.Second
+const recheckInterval = 30 * time.Second
 
 // maxSleep bounds a sleep, in ms: about a thousand years.
 const maxSleep = 1 << 45
 
-// clockSleep is durable: the time to wake up is journaled, so that a sleep passes while the run has no worker.
-func clockSleep(ctx context.Context, op *Op) (any, any, error) {
+// runClockSleep is durable: the time to wake up is journaled, so that a sleep passes while the run has no worker.
+func runClockSleep(ctx context.Context, op *Op) (any, any, error) {
 	var wake struct {
 		At int64 `json:"wake"` // ms since 1970
 	}
@@ -44,7 +44,7 @@ func clockSleep(ctx context.Context, op *Op) (any, any, error) {
 		if left <= 0 {
 			return nil, nil, nil
 		}
-		timer := time.NewTimer(time.Duration(min(left, lookAgain.Milliseconds())) * time.Millisecond)
+		timer := time.NewTimer(time.Duration(min(left, recheckInterval.Milliseconds())) * time.Millisecond)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

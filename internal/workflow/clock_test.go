@@ -37,7 +37,7 @@ func TestASleepGoesOnWhileNobodyWorks(t *testing.T) {
 			w := newWorld(t)
 			k := w.worker(sleep(c.duration)).start()
 			go func() {
-				k.told("operation", "begins")
+				k.waitForEvent("operation", "begins")
 				k.engine.Stop(session.ErrDetached)
 			}()
 			out, err := k.run(t.Context())
@@ -53,7 +53,7 @@ func TestASleepGoesOnWhileNobodyWorks(t *testing.T) {
 			k = w.worker(sleep(c.duration)).start()
 			if !c.awake {
 				go func() {
-					k.told("operation", "begins")
+					k.waitForEvent("operation", "begins")
 					time.Sleep(20 * time.Millisecond)
 					k.engine.Stop(session.ErrDetached)
 				}()

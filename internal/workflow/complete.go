@@ -13,18 +13,18 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
-// suspends says whether the machine failed and not the operation: the target is not ready, the store is locked or damaged, the disk
+// isMachineFailure says whether the machine failed and not the operation: the target is not ready, the store is locked or damaged, the disk
 // is full or fails. The run is left for when that is repaired, and the workflow never sees the error.
-func suspends(err error) bool {
+func isMachineFailure(err error) bool {
 	switch failure.KindOf(err) {
-	case failure.NotReady, failure.LockHeld, failure.HomeInvalid, failure.StoreInvalid, failure.StoreNewer, failure.JournalInvalid:
+	case failure.NotReady, failure.LockBusy, failure.HomeInvalid, failure.StoreInvalid, failure.StoreNewer, failure.JournalInvalid:
 		return true
 	}
 	return files.MachineFailed(err)
 }
 
-// record makes a completion durable. The answers to a question are removed from the inbox after that.
-func (e *Engine) record(ev event) (Completion, error) {
+// recordCompletion makes a completion durable. The answers to a question are removed from the inbox after that.
+func (e *Engine) recordCompletion(ev event) (Completion, error) {
 	op := ev.op
 	c := Completion{At: e.now(), Value: json.RawMessage("null")}
 	value, err := encode(ev.value)
@@ -32,7 +32,7 @@ func (e *Engine) record(ev event) (Completion, error) {
 		ev.err = err
 	}
 	if ev.err != nil {
-		c.Error = WireError(e.ending(op, ev.err))
+		c.Error = WireError(e.failureOf(op, ev.err))
 	} else {
 		c.Value = value
 	}
@@ -44,7 +44,7 @@ func (e *Engine) record(ev event) (Completion, error) {
 		c.Meta = r.Meta
 	}
 	if c.Error == nil {
-		if r.Value, err = e.Journal.Keep(c.Value); err != nil {
+		if r.Value, err = e.Journal.StoreValue(c.Value); err != nil {
 			return c, err
 		}
 	}
@@ -52,36 +52,36 @@ func (e *Engine) record(ev event) (Completion, error) {
 		return c, err
 	}
 	op.completed = true
-	if err := e.settled(op); err != nil {
+	if err := e.removeAnswers(op); err != nil {
 		return c, err
 	}
 	text := "done"
 	if c.Error != nil {
 		text = FailedWith + c.Error.Message
 	}
-	e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: text, Data: measured(r.Meta)})
+	e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: text, Data: measurementsOf(r.Meta)})
 	return c, nil
 }
 
 // The texts of an operation's events: it begins, and is done, or has failed with an error that follows the text.
 const (
-	Begins     = "begins"
-	FailedWith = "failed: "
+	OperationBegan = "begins"
+	FailedWith     = "failed: "
 )
 
 // NotReady begins the notice of an operation that suspends the run. The reason follows it.
 const NotReady = "not ready: "
 
-// Measured is the data of the event that an operation has ended. What is not known of it is left out.
-type Measured struct {
+// Measurements is the data of the event that an operation has ended. What is not known of it is left out.
+type Measurements struct {
 	Millis   int64        `json:"millis,omitempty"` // of the command or turn itself
 	Usage    *agent.Usage `json:"usage,omitempty"`
 	ExitCode *int         `json:"exitCode,omitempty"`
 }
 
-func measured(meta json.RawMessage) json.RawMessage {
-	var m Measured
-	if json.Unmarshal(meta, &m) != nil || m == (Measured{}) {
+func measurementsOf(meta json.RawMessage) json.RawMessage {
+	var m Measurements
+	if json.Unmarshal(meta, &m) != nil || m == (Measurements{}) {
 		return nil
 	}
 	b, _ := json.Marshal(m)
@@ -97,8 +97,8 @@ func encode(value any) (json.RawMessage, error) {
 	return bytes.ToValidUTF8(b, []byte("\uFFFD")), nil
 }
 
-// ending is the failure that an operation ends with. Errors that only follow from its cancellation become the failure Cancelled.
-func (e *Engine) ending(op *Op, err error) error {
+// failureOf is the failure that an operation ends with. Errors that only follow from its cancellation become the failure Cancelled.
+func (e *Engine) failureOf(op *Op, err error) error {
 	early := errors.Is(err, session.ErrCancelled)
 	if e.cancelled(op) {
 		early = early || errors.Is(err, context.Canceled) || failure.Is(err, failure.Interrupted)

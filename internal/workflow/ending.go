@@ -11,10 +11,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/session"
 )
 
-// ended journals that the workflow returned or threw. An uncaught conflict of a write-back does not end the run: the write-back is
+// handleEnd journals that the workflow returned or threw. An uncaught conflict of a write-back does not end the run: the write-back is
 // reopened, and the next worker tries it again.
-func (e *Engine) ended(ctx context.Context) (Outcome, error) {
-	if out, err := e.abandon(); err != nil {
+func (e *Engine) handleEnd(ctx context.Context) (Outcome, error) {
+	if out, err := e.cancelInFlight(); err != nil {
 		return Outcome{}, err
 	} else if out != nil {
 		return *out, nil
@@ -28,7 +28,7 @@ func (e *Engine) ended(ctx context.Context) (Outcome, error) {
 	}
 	err := Failure(w)
 	if failure.Is(err, failure.WriteBackConflict) || failure.Is(err, failure.HalfApplied) {
-		if op := e.uncaught(w); op != nil {
+		if op := e.findUncaught(w); op != nil {
 			if err := e.journal.Append(journal.Record{Type: journal.Reopened, At: e.now(), Op: op.ID}); err != nil {
 				return Outcome{}, err
 			}
@@ -38,8 +38,8 @@ func (e *Engine) ended(ctx context.Context) (Outcome, error) {
 	return e.finish(ctx, Failed, nil, err)
 }
 
-// uncaught is the write-back whose failure ended the workflow: the last one that failed with the same error.
-func (e *Engine) uncaught(w *protocol.Error) *Op {
+// findUncaught is the write-back whose failure ended the workflow: the last one that failed with the same error.
+func (e *Engine) findUncaught(w *protocol.Error) *Op {
 	for _, op := range slices.Backward(e.order) {
 		if op.Call.Op == protocol.OpWorkspaceWriteBack && op.failed != nil && op.failed.Code == w.Code && op.failed.Message == w.Message {
 			return op
@@ -48,9 +48,9 @@ func (e *Engine) uncaught(w *protocol.Error) *Op {
 	return nil
 }
 
-// cut ends a run that was cancelled before this worker started.
-func (e *Engine) cut(ctx context.Context) (Outcome, error) {
-	if out, err := e.abandon(); err != nil {
+// endCancelled ends a run that was cancelled before this worker started.
+func (e *Engine) endCancelled(ctx context.Context) (Outcome, error) {
+	if out, err := e.cancelInFlight(); err != nil {
 		return Outcome{}, err
 	} else if out != nil {
 		return *out, nil
@@ -65,9 +65,9 @@ func (e *Engine) failed(ctx context.Context, err error) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if e.cancel != nil {
-		return e.cut(ctx)
+		return e.endCancelled(ctx)
 	}
-	if out, err := e.abandon(); err != nil {
+	if out, err := e.cancelInFlight(); err != nil {
 		return Outcome{}, err
 	} else if out != nil {
 		return *out, nil
@@ -75,9 +75,9 @@ func (e *Engine) failed(ctx context.Context, err error) (Outcome, error) {
 	return e.finish(ctx, Failed, nil, err)
 }
 
-// abandon ends the operations that are in progress when the workflow no longer waits for them: their processes are fenced, and they
+// cancelInFlight ends the operations that are in progress when the workflow no longer waits for them: their processes are fenced, and they
 // are journaled as cancelled. A non-nil outcome is that of Run: the worker had to leave before all had ended.
-func (e *Engine) abandon() (*Outcome, error) {
+func (e *Engine) cancelInFlight() (*Outcome, error) {
 	for op := range e.live {
 		op.cancelled = true
 		op.cancel(session.ErrCancelled)
@@ -96,14 +96,14 @@ func (e *Engine) abandon() (*Outcome, error) {
 				continue
 			}
 			delete(e.live, ev.op)
-			if out := e.leftOpen(ev); out != nil {
+			if out := e.suspendedOutcome(ev); out != nil {
 				return out, nil
 			}
-			if _, err := e.record(ev); err != nil {
+			if _, err := e.recordCompletion(ev); err != nil {
 				return nil, err
 			}
 		case <-e.parent.Done():
-			return e.stopped(), nil
+			return e.stoppedOutcome(), nil
 		}
 	}
 	return nil, nil
@@ -113,14 +113,14 @@ func (e *Engine) abandon() (*Outcome, error) {
 func (e *Engine) finish(ctx context.Context, state string, value json.RawMessage, err error) (Outcome, error) {
 	out := Outcome{State: state, Value: value, Err: err}
 	if state == Cancelled {
-		out.Err = failure.New(failure.Cancelled, "the run was cancelled%s", reason(e.cancel.Reason))
+		out.Err = failure.New(failure.Cancelled, "the run was cancelled%s", cancelReason(e.cancel.Reason))
 	}
 	if e.Ending != nil {
 		out.Ending = e.Ending(context.WithoutCancel(ctx), state)
 	}
 	r := journal.Record{Type: journal.End, At: e.now(), State: state}
 	if value != nil {
-		kept, kerr := e.Journal.Keep(value)
+		kept, kerr := e.Journal.StoreValue(value)
 		if kerr != nil {
 			return out, kerr
 		}
@@ -144,11 +144,11 @@ func (e *Engine) emptyInbox() {
 	}
 	ms, _ := e.Inbox.Messages()
 	for _, m := range ms {
-		_ = e.Inbox.Done(m)
+		_ = e.Inbox.RemoveMessage(m)
 	}
 }
 
-func reason(s string) string {
+func cancelReason(s string) string {
 	if s == "" {
 		return ""
 	}

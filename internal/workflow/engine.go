@@ -37,7 +37,7 @@ type Log interface {
 // Inbox is how other processes speak to the worker.
 type Inbox interface {
 	Messages() ([]journal.Message, error)
-	Done(journal.Message) error
+	RemoveMessage(journal.Message) error
 }
 
 // Config is what an engine needs. Changed delivers a value whenever the inbox may have a new message. Events is called by several
@@ -129,7 +129,7 @@ func (e *Engine) Stop(cause error) { e.stop(cause) }
 
 func (e *Engine) now() time.Time { return e.Now().UTC() }
 
-func (e *Engine) post(ev event) {
+func (e *Engine) postEvent(ev event) {
 	select {
 	case e.events <- ev:
 	case <-e.parent.Done():
@@ -160,36 +160,36 @@ func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 		err = e.replay(ctx)
 	}
 	if err == nil && e.cancel != nil {
-		return e.cut(ctx)
+		return e.endCancelled(ctx)
 	}
 	for err == nil && e.end == nil {
 		var out *Outcome
-		if out, err = e.turn(ctx); out != nil && err == nil {
+		if out, err = e.runOnce(ctx); out != nil && err == nil {
 			return *out, nil
 		}
 	}
 	if err != nil {
 		return e.failed(ctx, err)
 	}
-	return e.ended(ctx)
+	return e.handleEnd(ctx)
 }
 
-// turn launches what is queued and handles one event. A non-nil outcome is that of Run.
-func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
+// runOnce launches what is queued and handles one event. A non-nil outcome is that of Run.
+func (e *Engine) runOnce(ctx context.Context) (*Outcome, error) {
 	// The inbox is read when it may have a new message, and always before the worker leaves because all operations wait.
-	if e.look || e.allWaiting() != nil {
+	if e.look || e.pendingQuestions() != nil {
 		e.look = false
 		if err := e.takeMessages(); err != nil {
 			return nil, err
 		}
 	}
 	if e.parent.Err() != nil {
-		return e.stopped(), nil //nolint:nilerr // the outcome says why
+		return e.stoppedOutcome(), nil //nolint:nilerr // the outcome says why
 	}
-	if err := e.release(ctx); err != nil || e.end != nil {
+	if err := e.startQueued(ctx); err != nil || e.end != nil {
 		return nil, err
 	}
-	switch waiting := e.allWaiting(); {
+	switch waiting := e.pendingQuestions(); {
 	case len(e.live) == 0 && e.cancel != nil:
 		out, err := e.finish(ctx, Cancelled, nil, nil)
 		return &out, err
@@ -223,10 +223,10 @@ func (e *Engine) turn(ctx context.Context) (*Outcome, error) {
 	return nil, nil
 }
 
-// release launches the queued operations. Those with a completion from before a write-back was reopened are not executed again:
+// startQueued launches the queued operations. Those with a completion from before a write-back was reopened are not executed again:
 // their completions are delivered first, in recorded order, and journaled a second time, where they now stand in the order of all
 // completions.
-func (e *Engine) release(ctx context.Context) error {
+func (e *Engine) startQueued(ctx context.Context) error {
 	for e.cancel == nil {
 		var next *Op
 		for _, op := range e.queue {
@@ -237,7 +237,7 @@ func (e *Engine) release(ctx context.Context) error {
 		if next == nil {
 			break
 		}
-		if err := e.again(ctx, next); err != nil || e.end != nil {
+		if err := e.replayCompletion(ctx, next); err != nil || e.end != nil {
 			return err
 		}
 	}
@@ -248,8 +248,8 @@ func (e *Engine) release(ctx context.Context) error {
 	return nil
 }
 
-// again takes an operation with a kept completion from the queue, and journals and delivers that completion.
-func (e *Engine) again(ctx context.Context, op *Op) error {
+// replayCompletion takes an operation with a kept completion from the queue, and journals and delivers that completion.
+func (e *Engine) replayCompletion(ctx context.Context, op *Op) error {
 	for i, o := range e.queue {
 		if o == op {
 			e.queue = append(e.queue[:i:i], e.queue[i+1:]...)
@@ -261,7 +261,7 @@ func (e *Engine) again(ctx context.Context, op *Op) error {
 	if err != nil {
 		return err
 	}
-	if err := e.recall(op, c); err != nil {
+	if err := e.restoreCompletion(op, c); err != nil {
 		return err
 	}
 	if err := e.journal.Append(journal.Record{Type: journal.Completed, At: r.At, Op: op.ID, Value: r.Value, Error: r.Error, Meta: r.Meta}); err != nil {
@@ -290,7 +290,7 @@ func (e *Engine) launch(op *Op) {
 	}
 	e.wg.Go(func() {
 		defer cancel(nil)
-		if cancelled && !op.begun() {
+		if cancelled && !op.hasAttempt() {
 			var err error
 			if h.Forget != nil {
 				err = h.Forget(context.WithoutCancel(ctx), op)
@@ -298,16 +298,16 @@ func (e *Engine) launch(op *Op) {
 			if err == nil {
 				err = session.ErrCancelled
 			}
-			e.post(event{op: op, ended: true, err: err})
+			e.postEvent(event{op: op, ended: true, err: err})
 			return
 		}
 		if !ok {
-			e.post(event{op: op, ended: true, err: failure.New(failure.Unsupported, "%s is not part of this version of laufwerk", op.Call.Op)})
+			e.postEvent(event{op: op, ended: true, err: failure.New(failure.Unsupported, "%s is not part of this version of laufwerk", op.Call.Op)})
 			return
 		}
-		e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: Begins})
+		e.emit(journal.Event{Kind: "operation", Op: op.ID, Text: OperationBegan})
 		value, meta, err := h.Do(ctx, op)
-		e.post(event{op: op, ended: true, value: value, meta: meta, err: session.Ended(ctx, err)})
+		e.postEvent(event{op: op, ended: true, value: value, meta: meta, err: session.InterpretError(ctx, err)})
 	})
 }
 
@@ -333,28 +333,28 @@ func (e *Engine) handle(ctx context.Context, ev event) (*Outcome, error) {
 		return nil, nil
 	}
 	delete(e.live, ev.op)
-	if out := e.leftOpen(ev); out != nil {
+	if out := e.suspendedOutcome(ev); out != nil {
 		return out, nil
 	}
-	c, err := e.record(ev)
+	c, err := e.recordCompletion(ev)
 	if err != nil || e.cancel != nil {
 		return nil, err
 	}
 	return nil, e.deliver(ctx, ev.op, c)
 }
 
-// leftOpen is the outcome of Run where an operation returned without having ended, because the worker leaves or the machine is not
+// suspendedOutcome is the outcome of Run where an operation returned without having ended, because the worker leaves or the machine is not
 // ready; nil where it has ended. No completion is journaled, and the next worker goes on with the operation.
-func (e *Engine) leftOpen(ev event) *Outcome {
+func (e *Engine) suspendedOutcome(ev event) *Outcome {
 	switch {
 	case ev.err == nil:
 		return nil
 	case e.parent.Err() != nil:
-		return e.stopped()
-	case leaves(ev.err):
+		return e.stoppedOutcome()
+	case isSuspension(ev.err):
 		e.stop(ev.err)
-		return e.stopped()
-	case !suspends(ev.err):
+		return e.stoppedOutcome()
+	case !isMachineFailure(ev.err):
 		return nil
 	}
 	err := ev.err
@@ -365,14 +365,14 @@ func (e *Engine) leftOpen(ev event) *Outcome {
 	return &Outcome{State: Interrupted, Err: err}
 }
 
-// leaves says whether a handler left its operation to the next worker.
-func leaves(err error) bool {
+// isSuspension says whether a handler left its operation to the next worker.
+func isSuspension(err error) bool {
 	return errors.Is(err, session.ErrInterrupted) || errors.Is(err, session.ErrDetached)
 }
 
-func (e *Engine) stopped() *Outcome {
+func (e *Engine) stoppedOutcome() *Outcome {
 	out := &Outcome{State: Interrupted}
-	if cause := context.Cause(e.parent); !leaves(cause) {
+	if cause := context.Cause(e.parent); !isSuspension(cause) {
 		out.Err = cause
 	}
 	return out
@@ -386,7 +386,7 @@ func (e *Engine) drain() {
 	go func() { e.wg.Wait(); close(done) }()
 	keep := func(ev event) {
 		if ev.ended && ev.err == nil && !e.over {
-			_, _ = e.record(ev)
+			_, _ = e.recordCompletion(ev)
 		}
 	}
 	for {
@@ -406,8 +406,8 @@ func (e *Engine) drain() {
 	}
 }
 
-// allWaiting are the questions where every operation in progress waits for a person and none has an answer to check; nil otherwise.
-func (e *Engine) allWaiting() []Waiting {
+// pendingQuestions are the questions where every operation in progress waits for a person and none has an answer to check; nil otherwise.
+func (e *Engine) pendingQuestions() []Waiting {
 	if len(e.live) == 0 {
 		return nil
 	}

@@ -16,8 +16,8 @@ type Completion struct {
 	Meta  json.RawMessage
 }
 
-// past is what the journal knows of one operation.
-type past struct {
+// operationHistory is what the journal knows of one operation.
+type operationHistory struct {
 	id       string
 	call     *protocol.Call
 	digest   string
@@ -31,19 +31,19 @@ type past struct {
 
 // history is what the journal knows of all operations.
 type history struct {
-	ops       map[string]*past
-	completed []*past // required completions, in recorded order
+	ops       map[string]*operationHistory
+	completed []*operationHistory // required completions, in recorded order
 }
 
 func readHistory(records []journal.Record) *history {
-	h := &history{ops: map[string]*past{}}
+	h := &history{ops: map[string]*operationHistory{}}
 	for i := range records {
 		r := &records[i]
 		switch r.Type {
 		case journal.Started, journal.Cut, journal.Completed:
 			p := h.ops[r.Op]
 			if p == nil {
-				p = &past{id: r.Op}
+				p = &operationHistory{id: r.Op}
 				h.ops[r.Op] = p
 			}
 			if r.Call != nil {

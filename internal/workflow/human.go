@@ -36,19 +36,19 @@ type Asked struct {
 
 // Answered is what the journal keeps of an answer.
 type Answered struct {
-	Workspace string      `json:"workspace,omitempty"`
-	Digest    string      `json:"digest,omitempty"`
-	Who       journal.Who `json:"who"`
+	Workspace string         `json:"workspace,omitempty"`
+	Digest    string         `json:"digest,omitempty"`
+	Who       journal.Sender `json:"who"`
 }
 
 // ErrNobody is the error of an Asker whose person has left the terminal: the question stays open.
 var ErrNobody = errors.New("nobody is at the terminal any more")
 
 // Asker asks at a terminal. It returns the answer as JSON, or the context's cause when the question was answered elsewhere.
-type Asker func(ctx context.Context, q Waiting) (json.RawMessage, journal.Who, error)
+type Asker func(ctx context.Context, q Waiting) (json.RawMessage, journal.Sender, error)
 
-// humans executes the operations that ask people.
-type humans struct {
+// questioner executes the operations that ask people.
+type questioner struct {
 	ask    Asker // nil where nobody is at a terminal
 	freeze func(ctx context.Context, workspace string) (digest string, err error)
 	again  func(ctx context.Context, workspace, digest string) error // freezes again if the frozen content is damaged
@@ -56,7 +56,7 @@ type humans struct {
 	binds  func(workspace, digest string, kind string, answer json.RawMessage)
 }
 
-func (h *humans) do(ctx context.Context, op *Op) (any, any, error) {
+func (h *questioner) askPerson(ctx context.Context, op *Op) (any, any, error) {
 	var a humanArgs
 	if err := json.Unmarshal(op.Call.Args, &a); err != nil {
 		return nil, nil, err
@@ -85,7 +85,7 @@ func (h *humans) do(ctx context.Context, op *Op) (any, any, error) {
 		}
 	}
 	q := a.waiting(op.Call.Key, asked)
-	op.Wait(q)
+	op.WaitForPerson(q)
 	value, who, err := h.answer(ctx, op, q)
 	if err != nil {
 		return nil, nil, err
@@ -97,10 +97,10 @@ func (h *humans) do(ctx context.Context, op *Op) (any, any, error) {
 }
 
 // answer is the first answer that fits, from the terminal or from the inbox.
-func (h *humans) answer(ctx context.Context, op *Op, q Waiting) (json.RawMessage, journal.Who, error) {
+func (h *questioner) answer(ctx context.Context, op *Op, q Waiting) (json.RawMessage, journal.Sender, error) {
 	type reply struct {
 		value json.RawMessage
-		who   journal.Who
+		who   journal.Sender
 		err   error
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -122,12 +122,12 @@ func (h *humans) answer(ctx context.Context, op *Op, q Waiting) (json.RawMessage
 		for {
 			m, err := op.Answer(ctx)
 			if err == nil && q.Digest != "" && m.Digest != q.Digest {
-				op.Refuse(m, "it is about other content than the question")
+				op.RejectAnswer(m, "it is about other content than the question")
 				continue
 			}
 			if err == nil {
 				if err := q.Check(m.Value); err != nil {
-					op.Refuse(m, err.Error())
+					op.RejectAnswer(m, err.Error())
 					continue
 				}
 			}
@@ -143,7 +143,7 @@ func (h *humans) answer(ctx context.Context, op *Op, q Waiting) (json.RawMessage
 			if !errors.Is(r.err, ErrNobody) {
 				return r.value, r.who, r.err
 			}
-			op.engine.post(event{op: op, nobody: true})
+			op.engine.postEvent(event{op: op, nobody: true})
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (q Waiting) Check(value json.RawMessage) error {
 	}
 }
 
-func (h *humans) recall(call protocol.Call, c Completion) error {
+func (h *questioner) recall(call protocol.Call, c Completion) error {
 	var a humanArgs
 	var was Answered
 	if c.Error != nil || json.Unmarshal(call.Args, &a) != nil || json.Unmarshal(c.Meta, &was) != nil || was.Workspace == "" {

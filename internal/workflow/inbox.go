@@ -22,7 +22,7 @@ func (e *Engine) takeMessages() error {
 		switch m.Kind {
 		case journal.Cancel:
 			e.cancel = &m
-			e.emit(journal.Event{Kind: "notice", Text: "the run is being cancelled" + reason(m.Reason)})
+			e.emit(journal.Event{Kind: "notice", Text: "the run is being cancelled" + cancelReason(m.Reason)})
 			for op := range e.live {
 				op.cancel(session.ErrCancelled)
 			}
@@ -52,8 +52,8 @@ func (e *Engine) answer(key string) chan journal.Message {
 	return e.answers[key]
 }
 
-// settled removes the answers to a question whose completion is journaled.
-func (e *Engine) settled(op *Op) error {
+// removeAnswers removes the answers to a question whose completion is journaled.
+func (e *Engine) removeAnswers(op *Op) error {
 	if op.Call.Op != protocol.OpHuman || e.Inbox == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (e *Engine) settled(op *Op) error {
 	}
 	for _, m := range ms {
 		if m.Kind == journal.Answer && m.Key == op.Call.Key {
-			if err := e.Inbox.Done(m); err != nil {
+			if err := e.Inbox.RemoveMessage(m); err != nil {
 				return err
 			}
 		}
@@ -71,11 +71,11 @@ func (e *Engine) settled(op *Op) error {
 	return nil
 }
 
-// Refuse removes an answer that does not fit. The question stays open.
-func (o *Op) Refuse(m journal.Message, why string) {
+// RejectAnswer removes an answer that does not fit. The question stays open.
+func (o *Op) RejectAnswer(m journal.Message, why string) {
 	o.Event(noticef("an answer was not taken: %s", why))
-	_ = o.engine.Inbox.Done(m)
-	o.engine.post(event{op: o, refused: m.ID()})
+	_ = o.engine.Inbox.RemoveMessage(m)
+	o.engine.postEvent(event{op: o, refused: m.ID()})
 }
 
 // Answer waits for the answer to this operation's question.

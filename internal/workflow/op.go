@@ -38,9 +38,9 @@ type Op struct {
 	cut       int             // the number of the last attempt that is recorded as cut
 	child     string          // the id that the child calls it by
 	digest    string
-	journaled bool  // the call is in the journal already
-	kept      *past // has a completion from before a write-back was reopened, to be delivered once more
-	completed bool  // its completion is journaled
+	journaled bool              // the call is in the journal already
+	kept      *operationHistory // has a completion from before a write-back was reopened, to be delivered once more
+	completed bool              // its completion is journaled
 	failed    *protocol.Error
 	cancel    context.CancelCauseFunc
 	cancelled bool
@@ -74,8 +74,8 @@ func (o *Op) Name() string { return o.ID }
 // Attempts is the number of attempts that any worker started, and the data of the last one; nil where there is none to join.
 func (o *Op) Attempts() (int, json.RawMessage) { return o.attempt, o.data }
 
-// begun says whether an attempt may still be in progress.
-func (o *Op) begun() bool { return len(o.data) > 0 }
+// hasAttempt says whether an attempt may still be in progress.
+func (o *Op) hasAttempt() bool { return len(o.data) > 0 }
 
 // Start makes the intent of one more attempt durable, before its effect. With data, a later worker finds the effect.
 func (o *Op) Start(data any) error {
@@ -99,8 +99,8 @@ func (o *Op) Advance(data any) error {
 	return o.append(journal.Record{Type: journal.Started, Op: o.ID, Attempt: o.attempt, Data: b})
 }
 
-// Cut records that the processes of the last attempt were ended before they finished; nothing where that is recorded already.
-func (o *Op) Cut(reason string) error {
+// RecordCut records that the processes of the last attempt were ended before they finished; nothing where that is recorded already.
+func (o *Op) RecordCut(reason string) error {
 	if o.cut == o.attempt {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (o *Op) append(r journal.Record) error { return o.appendAt(o.engine.now(), 
 func (o *Op) appendAt(at time.Time, r journal.Record) error {
 	r.At = at
 	if !o.journaled {
-		call := o.engine.private(o.Call)
+		call := o.engine.redactCall(o.Call)
 		r.Call, r.Digest = &call, o.digest
 	}
 	if err := o.engine.journal.Append(r); err != nil {
@@ -123,8 +123,8 @@ func (o *Op) appendAt(at time.Time, r journal.Record) error {
 	return nil
 }
 
-// private is a call as it may be journaled. Arguments that this version does not understand are left out; their digest is kept.
-func (e *Engine) private(c protocol.Call) protocol.Call {
+// redactCall is a call as it may be journaled. Arguments that this version does not understand are left out; their digest is kept.
+func (e *Engine) redactCall(c protocol.Call) protocol.Call {
 	h, known := e.Handlers[c.Op]
 	if known && h.Private == nil {
 		return c
@@ -139,8 +139,8 @@ func (e *Engine) private(c protocol.Call) protocol.Call {
 	return c
 }
 
-// Wait says that this operation waits for a person; the worker may leave when every operation does.
-func (o *Op) Wait(w Waiting) { o.engine.post(event{op: o, waiting: &w}) }
+// WaitForPerson says that this operation waits for a person; the worker may leave when every operation does.
+func (o *Op) WaitForPerson(w Waiting) { o.engine.postEvent(event{op: o, waiting: &w}) }
 
 // Event adds to the run's event log.
 func (o *Op) Event(ev journal.Event) {

@@ -37,15 +37,15 @@ type OperationsConfig struct {
 	Secrets      *redact.Secrets // learns what must not be recorded
 }
 
-// ClosingTime is how long closing the sessions that a workflow left open may take.
-const ClosingTime = time.Minute
+// CloseTimeout is how long closing the sessions that a workflow left open may take.
+const CloseTimeout = time.Minute
 
 // Operations executes the operations of workflows.
 type Operations struct {
 	c          OperationsConfig
 	sessions   *session.Manager
 	workspaces *workspaces
-	humans     *humans
+	humans     *questioner
 }
 
 // NewOperations makes the operations of a run.
@@ -54,29 +54,29 @@ func NewOperations(c OperationsConfig) *Operations {
 	o.workspaces = newWorkspaces(c)
 	o.sessions = session.NewManager(session.Config{
 		Run: c.Run, RunDir: c.RunDir, Root: c.Root, Project: c.Scope, Driver: c.Driver, Targets: c.Targets, Provider: c.Provider, Programs: c.Programs,
-		Secrets: c.Secrets, Workspace: o.workspaces.forSession, HostEnv: func(name string) (string, bool) { v, ok := c.HostVars[name]; return v, ok }, Now: c.Now, EventsFrom: c.EventsFrom,
+		Secrets: c.Secrets, Workspace: o.workspaces.sessionWorkspace, HostEnv: func(name string) (string, bool) { v, ok := c.HostVars[name]; return v, ok }, Now: c.Now, EventsFrom: c.EventsFrom,
 	})
 	o.workspaces.quiet = o.sessions.WithoutWriter
-	o.humans = &humans{ask: c.Ask, freeze: o.workspaces.freezeFor, again: o.workspaces.refreeze, binds: o.workspaces.bind}
+	o.humans = &questioner{ask: c.Ask, freeze: o.workspaces.freezeForQuestion, again: o.workspaces.refreeze, binds: o.workspaces.bind}
 	return o
 }
 
 // Handlers is the table of operations. This version has no others.
 func (o *Operations) Handlers() map[string]Handler {
 	h := sessionHandlers(o.sessions)
-	h[protocol.OpWorkspaceOpen] = Handler{Do: o.workspaces.open, Recall: o.workspaces.recallOpen, Forget: o.workspaces.forget, Private: withoutDefinition}
+	h[protocol.OpWorkspaceOpen] = Handler{Do: o.workspaces.open, Recall: o.workspaces.restoreWorkspace, Forget: o.workspaces.discard, Private: withoutDefinition}
 	h[protocol.OpWorkspaceDiff] = Handler{Do: o.workspaces.diff}
 	h[protocol.OpWorkspaceWriteBack] = Handler{Do: o.workspaces.writeBack}
-	h[protocol.OpHuman] = Handler{Do: o.humans.do, Recall: o.humans.recall}
+	h[protocol.OpHuman] = Handler{Do: o.humans.askPerson, Recall: o.humans.recall}
 	h[protocol.OpHumanNotify] = Handler{Do: notify}
-	h[protocol.OpClockNow] = Handler{Do: clockNow, Instant: true}
-	h[protocol.OpClockSleep] = Handler{Do: clockSleep}
+	h[protocol.OpClockNow] = Handler{Do: runClockNow, Instant: true}
+	h[protocol.OpClockSleep] = Handler{Do: runClockSleep}
 	return withoutSecrets(h, o.c.Secrets)
 }
 
 // End closes the sessions that are still open when the workflow has ended, and drops the run's locks.
 func (o *Operations) End(ctx context.Context, _ string) error {
-	ctx, cancel := context.WithTimeout(ctx, ClosingTime)
+	ctx, cancel := context.WithTimeout(ctx, CloseTimeout)
 	defer cancel()
 	err := o.sessions.CloseAll(ctx)
 	if dropErr := o.c.Driver.DropHolds(ctx, o.c.Run); err == nil {

@@ -89,7 +89,7 @@ func TestTheFirstFittingAnswerCounts(t *testing.T) {
 	w.answer("q", "true", "")
 	k := w.worker(confirm("q"))
 	wantValue(t, k.leaves(workflow.Succeeded), "false")
-	k.told("notice", `an answer was not taken: "q" is answered by true or false`)
+	k.waitForEvent("notice", `an answer was not taken: "q" is answered by true or false`)
 	if n := w.messages(); n != 0 {
 		t.Errorf("%d messages are left", n)
 	}
@@ -149,10 +149,10 @@ func TestAnswersFromElsewhereReachALiveWorker(t *testing.T) {
 	w := newWorld(t)
 	k := w.worker(confirm("q"))
 	k.stay = true
-	k.ask = func(ctx context.Context, _ workflow.Waiting) (json.RawMessage, journal.Who, error) {
+	k.ask = func(ctx context.Context, _ workflow.Waiting) (json.RawMessage, journal.Sender, error) {
 		w.note("asked")
 		<-ctx.Done()
-		return nil, journal.Who{}, context.Cause(ctx)
+		return nil, journal.Sender{}, context.Cause(ctx)
 	}
 	go func() { w.until(w.has("asked")); w.answer("q", "true", "") }()
 	wantValue(t, k.leaves(workflow.Succeeded), "true")
@@ -162,16 +162,16 @@ func TestThePersonAtTheTerminal(t *testing.T) {
 	t.Run("answers", func(t *testing.T) {
 		w := newWorld(t)
 		k := w.worker(confirm("q"))
-		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Who, error) {
-			return json.RawMessage("true"), journal.Who{Terminal: "/dev/pts/1"}, nil
+		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Sender, error) {
+			return json.RawMessage("true"), journal.Sender{Terminal: "/dev/pts/1"}, nil
 		}
 		wantValue(t, k.leaves(workflow.Succeeded), "true")
 	})
 	t.Run("goes away", func(t *testing.T) {
 		w := newWorld(t)
 		k := w.worker(confirm("q"))
-		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Who, error) {
-			return nil, journal.Who{}, workflow.ErrNobody
+		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Sender, error) {
+			return nil, journal.Sender{}, workflow.ErrNobody
 		}
 		k.leaves(workflow.Waits)
 	})
@@ -179,11 +179,11 @@ func TestThePersonAtTheTerminal(t *testing.T) {
 		w := newWorld(t)
 		var asking, most int
 		k := w.worker(func(s *strand) (any, error) { return s.all(confirm("a"), confirm("b"), confirm("c")) })
-		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Who, error) {
+		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Sender, error) {
 			asking++
 			most = max(most, asking)
 			asking--
-			return json.RawMessage("true"), journal.Who{}, nil
+			return json.RawMessage("true"), journal.Sender{}, nil
 		}
 		wantValue(t, k.leaves(workflow.Succeeded), "[true,true,true]")
 		if most != 1 {
@@ -220,7 +220,7 @@ func TestAQuestionThatIsAskedAgain(t *testing.T) {
 		})
 	}
 	first := w.worker(p).start()
-	go func() { first.told("question", "Really?"); w.open("w") }()
+	go func() { first.waitForEvent("question", "Really?"); w.open("w") }()
 	first.leaves(workflow.Interrupted)
 	if open := workflow.OpenQuestions(w.records); len(open) != 0 {
 		t.Fatalf("%+v", open)

@@ -13,6 +13,6 @@ func (w *workspaces) refreeze(ctx context.Context, id, digest string) error {
 	if workspace.CheckFreeze(FreezeDir(w.c.RunDir, digest)) == nil {
 		return nil
 	}
-	_, err := w.freezeFor(ctx, id)
+	_, err := w.freezeForQuestion(ctx, id)
 	return err
 }

@@ -23,13 +23,13 @@ func (e *Engine) replay(ctx context.Context) error {
 	for _, p := range e.past.completed {
 		op := e.asked[p.id]
 		if op == nil {
-			return e.changed("%s is in the journal, and the workflow did not ask for it again", p.id)
+			return e.workflowChanged("%s is in the journal, and the workflow did not ask for it again", p.id)
 		}
 		c, err := e.load(p.done)
 		if err != nil {
 			return err
 		}
-		if err := e.recall(op, c); err != nil {
+		if err := e.restoreCompletion(op, c); err != nil {
 			return err
 		}
 		if e.end != nil { // it was cancelled because the workflow had ended, which does not wait for it
@@ -42,13 +42,13 @@ func (e *Engine) replay(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(e.past.ops)) {
 		p := e.past.ops[id]
 		if p.done == nil && p.attempt > 0 && !p.optional && e.asked[id] == nil {
-			return e.changed("%s was started, and the workflow did not ask for it again", id)
+			return e.workflowChanged("%s was started, and the workflow did not ask for it again", id)
 		}
 	}
 	return nil
 }
 
-func (e *Engine) changed(format string, args ...any) error {
+func (e *Engine) workflowChanged(format string, args ...any) error {
 	run := "RUN"
 	if len(e.Records) > 0 && e.Records[0].Run != "" {
 		run = e.Records[0].Run
@@ -66,7 +66,7 @@ func (e *Engine) step(ctx context.Context, m *protocol.Message) error {
 	for i := range out {
 		switch m := out[i]; m.Type {
 		case protocol.TypeCall:
-			if err := e.take(m); err != nil {
+			if err := e.registerCall(m); err != nil {
 				return err
 			}
 		case protocol.TypeCancel:
@@ -94,8 +94,8 @@ func (e *Engine) step(ctx context.Context, m *protocol.Message) error {
 	return nil
 }
 
-// take registers a call of the workflow. Where it has no completion, it is executed once the replay is over.
-func (e *Engine) take(m protocol.Message) error {
+// registerCall registers a call of the workflow. Where it has no completion, it is executed once the replay is over.
+func (e *Engine) registerCall(m protocol.Message) error {
 	if m.Call == nil || m.ID == "" {
 		return failure.New(failure.Internal, "the isolate asked for nothing")
 	}
@@ -106,7 +106,7 @@ func (e *Engine) take(m protocol.Message) error {
 	}
 	if p := e.past.ops[op.ID]; p != nil {
 		if p.digest != op.digest {
-			return e.changed("%s has other arguments than before (%s)", op.ID, difference(p.call, e.private(op.Call).Args))
+			return e.workflowChanged("%s has other arguments than before (%s)", op.ID, difference(p.call, e.redactCall(op.Call).Args))
 		}
 		op.attempt, op.data, op.cut, op.journaled = p.attempt, p.data, p.cut, true
 		op.completed = p.done != nil
@@ -139,11 +139,11 @@ func difference(before *protocol.Call, now json.RawMessage) string {
 
 // load is the completion in a record. A large value is read from its blob only now.
 func (e *Engine) load(r *journal.Record) (Completion, error) {
-	v, err := e.Journal.Load(r.Value)
+	v, err := e.Journal.LoadValue(r.Value)
 	return Completion{At: r.At, Value: v, Error: r.Error, Meta: r.Meta}, err
 }
 
-func (e *Engine) recall(op *Op, c Completion) error {
+func (e *Engine) restoreCompletion(op *Op, c Completion) error {
 	if h := e.Handlers[op.Call.Op]; h.Recall != nil {
 		return h.Recall(op.Call, c)
 	}

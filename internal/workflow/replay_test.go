@@ -111,7 +111,7 @@ func TestReplayDeliversInRecordedOrderAndThenReleasesTheQueue(t *testing.T) {
 			return w.has("waits test.do:x")() && w.has("waits test.do:y")() && w.has("waits test.do:z")()
 		})
 		w.open("z")
-		first.told("operation", "done")
+		first.waitForEvent("operation", "done")
 		w.until(func() bool { return len(w.completed()) == 1 })
 		w.open("x")
 		w.until(func() bool { return len(w.completed()) == 2 })

@@ -21,7 +21,7 @@ import (
 // onDisk runs a program with a real journal.
 func onDisk(t testing.TB, dir string, handlers map[string]workflow.Handler, p program) (workflow.Outcome, *journal.Writer, error) {
 	t.Helper()
-	j := journal.At(dir)
+	j := journal.Open(dir)
 	log, records, err := j.Open()
 	if err != nil {
 		t.Fatal(err)

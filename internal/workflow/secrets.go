@@ -144,7 +144,7 @@ func (c *cleaner) event(ev journal.Event) {
 			return
 		}
 		ev.Text = text
-		ev.Upto -= int64(o.stream.Held())
+		ev.Upto -= int64(o.stream.Pending())
 		c.tell(ev)
 		return
 	}

@@ -15,13 +15,13 @@ var _ session.Operation = (*Op)(nil)
 
 // sessionHandlers binds the operations on sessions to the manager.
 func sessionHandlers(m *session.Manager) map[string]Handler {
-	h := lifeHandlers(m)
-	maps.Copy(h, workHandlers(m))
+	h := sessionLifecycleHandlers(m)
+	maps.Copy(h, sessionOperationHandlers(m))
 	return h
 }
 
-// workHandlers are the operations in an open session, and on the host.
-func workHandlers(m *session.Manager) map[string]Handler {
+// sessionOperationHandlers are the operations in an open session, and on the host.
+func sessionOperationHandlers(m *session.Manager) map[string]Handler {
 	return map[string]Handler{
 		protocol.OpSessionAsk: {
 			Do: func(ctx context.Context, op *Op) (any, any, error) {
@@ -29,9 +29,9 @@ func workHandlers(m *session.Manager) map[string]Handler {
 				if err := json.Unmarshal(op.Call.Args, &a); err != nil {
 					return nil, nil, err
 				}
-				return unpack(m.Ask(ctx, op.Call.Scope, a, op))
+				return operationResult(m.Ask(ctx, op.Call.Scope, a, op))
 			},
-			Recall: func(call protocol.Call, c Completion) error { return recallTurn(m, call.Scope, c) },
+			Recall: func(call protocol.Call, c Completion) error { return restoreTurn(m, call.Scope, c) },
 		},
 		protocol.OpSessionExec: {
 			Do: func(ctx context.Context, op *Op) (any, any, error) {
@@ -39,9 +39,9 @@ func workHandlers(m *session.Manager) map[string]Handler {
 				if err := json.Unmarshal(op.Call.Args, &a); err != nil {
 					return nil, nil, err
 				}
-				return unpack(m.Exec(ctx, op.Call.Scope, a, op))
+				return operationResult(m.Exec(ctx, op.Call.Scope, a, op))
 			},
-			Recall:  func(call protocol.Call, c Completion) error { return recallTurn(m, call.Scope, c) },
+			Recall:  func(call protocol.Call, c Completion) error { return restoreTurn(m, call.Scope, c) },
 			Private: withoutValues,
 		},
 		protocol.OpHostExec: {
@@ -50,7 +50,7 @@ func workHandlers(m *session.Manager) map[string]Handler {
 				if err != nil {
 					return nil, nil, err
 				}
-				return unpack(m.HostExec(ctx, a, op))
+				return operationResult(m.HostExec(ctx, a, op))
 			},
 			Private: withoutValues,
 		},
@@ -80,8 +80,8 @@ func workHandlers(m *session.Manager) map[string]Handler {
 	}
 }
 
-// lifeHandlers open sessions and close them.
-func lifeHandlers(m *session.Manager) map[string]Handler {
+// sessionLifecycleHandlers open sessions and close them.
+func sessionLifecycleHandlers(m *session.Manager) map[string]Handler {
 	return map[string]Handler{
 		protocol.OpSessionOpen: {
 			Do: func(ctx context.Context, op *Op) (any, any, error) {
@@ -100,7 +100,7 @@ func lifeHandlers(m *session.Manager) map[string]Handler {
 				if err := json.Unmarshal(c.Meta, &o); err != nil {
 					return failure.Wrap(err, failure.JournalInvalid, "read how a session was opened")
 				}
-				return recallOpen(m, call, o)
+				return restoreSession(m, call, o)
 			},
 			Forget:  func(ctx context.Context, op *Op) error { return m.Forget(ctx, op.Call.Key) },
 			Private: withoutValues,
@@ -111,7 +111,7 @@ func lifeHandlers(m *session.Manager) map[string]Handler {
 			},
 			Recall: func(call protocol.Call, c Completion) error {
 				if c.Error == nil {
-					m.RecallClose(call.Scope)
+					m.RestoreClosed(call.Scope)
 				}
 				return nil
 			},
@@ -119,15 +119,15 @@ func lifeHandlers(m *session.Manager) map[string]Handler {
 		protocol.OpSessionRun: {
 			Do: func(ctx context.Context, op *Op) (any, any, error) { return runSession(ctx, m, op) },
 			Recall: func(call protocol.Call, c Completion) error {
-				var r ran
+				var r sessionRunRecord
 				if json.Unmarshal(c.Meta, &r) != nil || r.Opened == nil {
 					return nil //nolint:nilerr // nothing was opened
 				}
-				if err := recallOpen(m, call, *r.Opened); err != nil {
+				if err := restoreSession(m, call, *r.Opened); err != nil {
 					return err
 				}
 				if r.Closed {
-					m.RecallClose(call.Key)
+					m.RestoreClosed(call.Key)
 				}
 				return nil
 			},
@@ -142,8 +142,8 @@ type fileArgs struct {
 	Base64 []byte `json:"base64"`
 }
 
-// ran is what the journal keeps of a session that ran one turn.
-type ran struct {
+// sessionRunRecord is what the journal keeps of a session that ran one turn.
+type sessionRunRecord struct {
 	session.Turned
 	Opened *session.Opened `json:"opened,omitempty"`
 	Closed bool            `json:"closed,omitempty"`
@@ -165,14 +165,14 @@ func runSession(ctx context.Context, m *session.Manager, op *Op) (any, any, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	var r ran
-	var answer answered
+	var r sessionRunRecord
+	var answer answeredTurn
 	if _, data := op.Attempts(); json.Unmarshal(data, &answer) != nil || answer.Ran == nil {
 		value, t, err := m.Ask(ctx, key, ask, op)
-		if stays(err) {
+		if staysOpen(err) {
 			return nil, nil, err
 		}
-		answer.Ran = &ran{Turned: t, Opened: &o}
+		answer.Ran = &sessionRunRecord{Turned: t, Opened: &o}
 		if err != nil {
 			answer.Error = WireError(err)
 		} else if answer.Value, err = json.Marshal(value); err != nil {
@@ -192,38 +192,40 @@ func runSession(ctx context.Context, m *session.Manager, op *Op) (any, any, erro
 	return answer.Value, r, closing
 }
 
-// answered is a turn whose session is about to be closed.
-type answered struct {
-	Ran   *ran            `json:"ran,omitempty"`
-	Value json.RawMessage `json:"value,omitempty"`
-	Error *protocol.Error `json:"error,omitempty"`
+// answeredTurn is a turn whose session is about to be closed.
+type answeredTurn struct {
+	Ran   *sessionRunRecord `json:"ran,omitempty"`
+	Value json.RawMessage   `json:"value,omitempty"`
+	Error *protocol.Error   `json:"error,omitempty"`
 }
 
-// stays says whether an error leaves the operation to the next worker.
-func stays(err error) bool {
-	return err != nil && (suspends(err) || leaves(err))
+// staysOpen says whether an error leaves the operation to the next worker.
+func staysOpen(err error) bool {
+	return err != nil && (isMachineFailure(err) || isSuspension(err))
 }
 
-func unpack[V any](value V, t session.Turned, err error) (any, any, error) { return value, t, err }
+func operationResult[V any](value V, t session.Turned, err error) (any, any, error) {
+	return value, t, err
+}
 
-func recallOpen(m *session.Manager, call protocol.Call, o session.Opened) error {
+func restoreSession(m *session.Manager, call protocol.Call, o session.Opened) error {
 	var a session.OpenArgs
 	if err := json.Unmarshal(call.Args, &a); err != nil {
 		return failure.Wrap(err, failure.JournalInvalid, "read how a session was opened")
 	}
-	return m.RecallOpen(o, a.Agent)
+	return m.RestoreOpen(o, a.Agent)
 }
 
-func recallTurn(m *session.Manager, key string, c Completion) error {
+func restoreTurn(m *session.Manager, key string, c Completion) error {
 	var t session.Turned
 	if len(c.Meta) > 0 {
 		if err := json.Unmarshal(c.Meta, &t); err != nil {
 			return failure.Wrap(err, failure.JournalInvalid, "read how a turn ended")
 		}
 	}
-	m.RecallTurn(key, t)
+	m.RestoreTurn(key, t)
 	if t.Lost && c.Error != nil {
-		m.RecallLost(key, Failure(c.Error))
+		m.RestoreLost(key, Failure(c.Error))
 	}
 	return nil
 }

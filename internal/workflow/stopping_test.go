@@ -100,7 +100,7 @@ func TestWhatTheMachineLacksSuspendsTheRun(t *testing.T) {
 		kind failure.Kind
 	}{
 		{failure.New(failure.NotReady, "no engine").WithHint("laufwerk resume RUN"), failure.NotReady},
-		{failure.New(failure.LockHeld, "locked"), failure.LockHeld},
+		{failure.New(failure.LockBusy, "locked"), failure.LockBusy},
 		{failure.New(failure.HomeInvalid, "gone"), failure.HomeInvalid},
 		{failure.New(failure.StoreInvalid, "damaged"), failure.StoreInvalid},
 		{full, failure.NotReady},
@@ -123,7 +123,7 @@ func TestWhatTheMachineLacksSuspendsTheRun(t *testing.T) {
 		if len(w.types()) != 0 || len(k.ended) != 0 {
 			t.Errorf("%v: %q, Ending %v", c.err, w.types(), k.ended)
 		}
-		k.told("notice", "")
+		k.waitForEvent("notice", "")
 		k = w.worker(p)
 		k.handlers["test.x"] = workflow.Handler{Do: func(context.Context, *workflow.Op) (any, any, error) { return "ready", nil, nil }}
 		wantValue(t, k.leaves(workflow.Succeeded), `"ready"`)
@@ -178,7 +178,7 @@ func TestWhatIsCancelledBeforeItBeganIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.kills, w.log = 0, nil
-	fails = failure.New(failure.LockHeld, "locked")
+	fails = failure.New(failure.LockBusy, "locked")
 	claims(w.worker(p)).leaves(workflow.Interrupted)
 	fails = nil
 	wantValue(t, claims(w.worker(p)).leaves(workflow.Succeeded), `"test.do:fails fails"`)

@@ -54,9 +54,9 @@ func Failure(w *protocol.Error) error {
 	var raw []string
 	for k, v := range w.Fields {
 		switch {
-		case k == "paths" && again(v, &f.Paths):
-		case k == "pathBase64" && again(v, &raw):
-		case k == "conditions" && again(v, &f.Conditions):
+		case k == "paths" && recode(v, &f.Paths):
+		case k == "pathBase64" && recode(v, &raw):
+		case k == "conditions" && recode(v, &f.Conditions):
 		default:
 			_ = f.WithField(k, v)
 		}
@@ -68,8 +68,8 @@ func Failure(w *protocol.Error) error {
 	return f
 }
 
-// again reads a field through JSON, which it may have passed already or not.
-func again(v, into any) bool {
+// recode reads a field through JSON, which it may have passed already or not.
+func recode(v, into any) bool {
 	b, err := json.Marshal(v)
 	return err == nil && json.Unmarshal(b, into) == nil
 }

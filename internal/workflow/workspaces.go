@@ -37,28 +37,28 @@ type workspaces struct {
 	c     OperationsConfig
 	quiet func(ctx context.Context, workspace string, fn func() error) error // runs fn while no session can write
 	mu    sync.Mutex
-	byID  map[string]*opened
+	byID  map[string]*openedWorkspace
 }
 
-// opened is a workspace of this run, as the completion of workspace.open keeps it.
-type opened struct {
+// openedWorkspace is a workspace of this run, as the completion of workspace.open keeps it.
+type openedWorkspace struct {
 	ID     string         `json:"id"`
 	Mode   string         `json:"mode"`
 	Dir    string         `json:"dir"` // what sessions see: the copy's tree, or the source
 	Source string         `json:"source"`
 	Target session.Target `json:"target"`
-	binds  *bound         // the last question that was bound to its content
+	binds  *boundApproval // the last question that was bound to its content
 }
 
-// bound is a question's answer to exact content.
-type bound struct {
+// boundApproval is a question's answer to exact content.
+type boundApproval struct {
 	digest   string
 	approved bool
 	refused  bool
 }
 
 func newWorkspaces(c OperationsConfig) *workspaces {
-	return &workspaces{c: c, byID: map[string]*opened{}}
+	return &workspaces{c: c, byID: map[string]*openedWorkspace{}}
 }
 
 type openArgs struct {
@@ -86,23 +86,23 @@ func (w *workspaces) open(ctx context.Context, op *Op) (any, any, error) {
 	if missing := p.Ready(ctx, def, providers.Need{Workspace: true}); len(missing) > 0 {
 		return nil, nil, targets.NotReady(def, missing)
 	}
-	o := &opened{
-		ID: claims.ID(w.c.Run, op.ID), Mode: a.Mode, Source: w.path(a.Source),
+	o := &openedWorkspace{
+		ID: claims.ID(w.c.Run, op.ID), Mode: a.Mode, Source: w.resolvePath(a.Source),
 		Target: session.Target{Kind: def.Kind, ID: def.ID, Fingerprint: def.Fingerprint},
 	}
 	spec := workspace.Spec{Dir: w.c.WorkspaceDir(o.ID), Source: o.Source, Include: a.Include, Mode: o.Mode}
-	if spec.Owner, err = owner(ctx, p, def); err != nil {
+	if spec.Owner, err = workspaceOwner(ctx, p, def); err != nil {
 		return nil, nil, err
 	}
 	if err := w.allocate(ctx, op, o, spec); err != nil {
 		return nil, nil, err
 	}
-	w.keep(o)
+	w.remember(o)
 	return map[string]string{"id": o.ID, "mode": o.Mode}, o, nil
 }
 
-// owner is the user who must own a workspace's files for a target; nil for the worker's own.
-func owner(ctx context.Context, p providers.Provider, def targets.Definition) (*workspace.Owner, error) {
+// workspaceOwner is the user who must own a workspace's files for a target; nil for the worker's own.
+func workspaceOwner(ctx context.Context, p providers.Provider, def targets.Definition) (*workspace.Owner, error) {
 	uid, gid, ok, err := p.Owner(ctx, def)
 	if err != nil || !ok {
 		return nil, err
@@ -110,8 +110,8 @@ func owner(ctx context.Context, p providers.Provider, def targets.Definition) (*
 	return &workspace.Owner{UID: uid, GID: gid}, nil
 }
 
-// forget releases a workspace whose opening was cancelled before it was journaled.
-func (w *workspaces) forget(ctx context.Context, op *Op) error {
+// discard releases a workspace whose opening was cancelled before it was journaled.
+func (w *workspaces) discard(ctx context.Context, op *Op) error {
 	c, ok, err := w.c.Driver.ByOperation(ctx, w.c.Run, op.ID)
 	if err != nil || !ok {
 		return err
@@ -121,7 +121,7 @@ func (w *workspaces) forget(ctx context.Context, op *Op) error {
 }
 
 // allocate makes the workspace's directory, with the copy in it, as a claim. A direct workspace locks its source for this run.
-func (w *workspaces) allocate(ctx context.Context, op *Op, o *opened, spec workspace.Spec) error {
+func (w *workspaces) allocate(ctx context.Context, op *Op, o *openedWorkspace, spec workspace.Spec) error {
 	doc, err := json.Marshal(spec)
 	if err != nil {
 		return err
@@ -193,8 +193,8 @@ func (w *workspaces) target(d targets.Definition) (targets.Definition, providers
 	return def, p, nil
 }
 
-// path resolves a path of a workflow: relative ones start at the project's root, "~/" is the user's home.
-func (w *workspaces) path(p string) string {
+// resolvePath resolves a path of a workflow: relative ones start at the project's root, "~/" is the user's home.
+func (w *workspaces) resolvePath(p string) string {
 	switch {
 	case strings.HasPrefix(p, "~/"):
 		return filepath.Join(w.c.HomeDir, p[2:])
@@ -207,25 +207,25 @@ func (w *workspaces) path(p string) string {
 
 func sourceHold(id workspace.RootID) string { return fmt.Sprintf("source/%d:%d", id.Dev, id.Ino) }
 
-func (w *workspaces) keep(o *opened) {
+func (w *workspaces) remember(o *openedWorkspace) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.byID[o.ID] = o
 }
 
-func (w *workspaces) recallOpen(_ protocol.Call, c Completion) error {
+func (w *workspaces) restoreWorkspace(_ protocol.Call, c Completion) error {
 	if c.Error != nil {
 		return nil
 	}
-	var o opened
+	var o openedWorkspace
 	if err := json.Unmarshal(c.Meta, &o); err != nil {
 		return failure.Wrap(err, failure.JournalInvalid, "read how a workspace was opened")
 	}
-	w.keep(&o)
+	w.remember(&o)
 	return nil
 }
 
-func (w *workspaces) find(id string) (*opened, error) {
+func (w *workspaces) find(id string) (*openedWorkspace, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.byID[id]; o != nil {
@@ -234,7 +234,7 @@ func (w *workspaces) find(id string) (*opened, error) {
 	return nil, failure.New(failure.WorkspaceLost, "the workspace %s is not one of this run", id)
 }
 
-func (w *workspaces) forSession(id string) (session.Workspace, bool) {
+func (w *workspaces) sessionWorkspace(id string) (session.Workspace, bool) {
 	o, err := w.find(id)
 	if err != nil {
 		return session.Workspace{}, false
@@ -243,7 +243,7 @@ func (w *workspaces) forSession(id string) (session.Workspace, bool) {
 }
 
 // freeze makes a private copy of the workspace's changes while no session can write.
-func (w *workspaces) freeze(ctx context.Context, o *opened) (f workspace.Freeze, err error) {
+func (w *workspaces) freeze(ctx context.Context, o *openedWorkspace) (f workspace.Freeze, err error) {
 	if o.Mode == Direct {
 		return f, failure.New(failure.Unsupported, "a direct workspace is the source itself: it has no difference and no write-back")
 	}
@@ -261,7 +261,7 @@ func FreezeDir(runDir, digest string) string {
 	return filepath.Join(freezesDir(runDir), filepath.Base(digest))
 }
 
-func (w *workspaces) freezeFor(ctx context.Context, id string) (string, error) {
+func (w *workspaces) freezeForQuestion(ctx context.Context, id string) (string, error) {
 	o, err := w.find(id)
 	if err != nil {
 		return "", err
@@ -277,7 +277,7 @@ func (w *workspaces) bind(id, digest, kind string, answer json.RawMessage) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o.binds = &bound{digest: digest}
+	o.binds = &boundApproval{digest: digest}
 	if kind == Confirm {
 		o.binds.approved = string(answer) == "true"
 		o.binds.refused = !o.binds.approved
@@ -306,11 +306,11 @@ func (w *workspaces) diff(ctx context.Context, op *Op) (any, any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return map[string]any{"digest": f.Digest, "changes": workspace.ToSurface(f.Changes), "text": text, "ignored": f.Ignored}, nil, nil
+	return map[string]any{"digest": f.Digest, "changes": workspace.PublicChanges(f.Changes), "text": text, "ignored": f.Ignored}, nil, nil
 }
 
-// writing is the data of a write-back's attempt in the journal.
-type writing struct {
+// writeBackStart is the data of a write-back's attempt in the journal.
+type writeBackStart struct {
 	Dir      string `json:"dir"` // of the plan, relative to the run's folder
 	Digest   string `json:"digest"`
 	Approved bool   `json:"approved"`
@@ -325,8 +325,8 @@ func (w *workspaces) writeBack(ctx context.Context, op *Op) (any, any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	at := writing{Dir: filepath.Join("writebacks", opFolder(op.ID))}
-	f, err := w.bring(ctx, op, o, a.Allow, &at)
+	at := writeBackStart{Dir: filepath.Join("writebacks", operationFolder(op.ID))}
+	f, err := w.apply(ctx, op, o, a.Allow, &at)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -336,12 +336,12 @@ func (w *workspaces) writeBack(ctx context.Context, op *Op) (any, any, error) {
 	if !at.Approved {
 		op.Event(noticef("written back unapproved: no answer was bound to this content"))
 	}
-	return map[string]any{"digest": f.Digest, "approved": at.Approved, "changes": workspace.ToSurface(f.Changes)}, at, nil
+	return map[string]any{"digest": f.Digest, "approved": at.Approved, "changes": workspace.PublicChanges(f.Changes)}, at, nil
 }
 
-// bring writes the frozen content to the source. A write-back that an earlier worker started is completed with the content of that
+// apply writes the frozen content to the source. A write-back that an earlier worker started is completed with the content of that
 // time, even if workspace or source were changed since.
-func (w *workspaces) bring(ctx context.Context, op *Op, o *opened, allow []string, at *writing) (f workspace.Freeze, err error) {
+func (w *workspaces) apply(ctx context.Context, op *Op, o *openedWorkspace, allow []string, at *writeBackStart) (f workspace.Freeze, err error) {
 	dir := filepath.Join(w.c.RunDir, at.Dir)
 	begun, err := writeback.Pending(dir)
 	if err != nil {
@@ -349,7 +349,7 @@ func (w *workspaces) bring(ctx context.Context, op *Op, o *opened, allow []strin
 	}
 	finished := false
 	if _, data := op.Attempts(); begun == nil && len(data) > 0 {
-		var was writing
+		var was writeBackStart
 		if begun, err = writeback.Finished(dir); err != nil {
 			return f, err
 		}
@@ -363,13 +363,13 @@ func (w *workspaces) bring(ctx context.Context, op *Op, o *opened, allow []strin
 	if begun != nil {
 		at.Digest, at.Approved = begun.Digest(), !begun.Unapproved()
 		f, err = workspace.LoadFreeze(FreezeDir(w.c.RunDir, at.Digest))
-	} else if f, at.Approved, err = w.content(ctx, o); err == nil {
+	} else if f, at.Approved, err = w.approvedContent(ctx, o); err == nil {
 		at.Digest = f.Digest
 	}
 	if err != nil {
 		return f, err
 	}
-	return f, w.holding(ctx, f, op.ID, dir, func() error {
+	return f, w.withSourceHold(ctx, f, op.ID, dir, func() error {
 		switch {
 		case finished: // its worker was killed before the completion was journaled
 			return nil
@@ -394,9 +394,9 @@ func (w *workspaces) bring(ctx context.Context, op *Op, o *opened, allow []strin
 	})
 }
 
-// content is the freeze to write, and whether a person approved it: the approved one if the workspace is unchanged since, or a new
+// approvedContent is the freeze to write, and whether a person approved it: the approved one if the workspace is unchanged since, or a new
 // one where no question was bound to the workspace or the answer was no to other content.
-func (w *workspaces) content(ctx context.Context, o *opened) (workspace.Freeze, bool, error) {
+func (w *workspaces) approvedContent(ctx context.Context, o *openedWorkspace) (workspace.Freeze, bool, error) {
 	now, err := w.freeze(ctx, o)
 	if err != nil {
 		return now, false, err
@@ -408,20 +408,20 @@ func (w *workspaces) content(ctx context.Context, o *opened) (workspace.Freeze, 
 	case b == nil:
 		return now, false, nil
 	case b.refused && b.digest == now.Digest:
-		return now, false, failure.New(failure.NotApproved, "this content (%s) was answered no", short(now.Digest))
+		return now, false, failure.New(failure.NotApproved, "this content (%s) was answered no", shortDigest(now.Digest))
 	case b.refused:
 		return now, false, nil
 	case b.digest != now.Digest:
-		return now, false, failure.New(failure.ChangedSinceApproval, "the workspace changed since the question: it was %s and is %s", short(b.digest), short(now.Digest)).
+		return now, false, failure.New(failure.ChangedSinceApproval, "the workspace changed since the question: it was %s and is %s", shortDigest(b.digest), shortDigest(now.Digest)).
 			WithHint("laufwerk diff %s", w.c.Run)
 	}
 	approved, err := workspace.LoadFreeze(FreezeDir(w.c.RunDir, b.digest))
 	return approved, b.approved, err
 }
 
-// holding calls fn with the source locked against other write-backs. The lock is kept, over a kill too, until the plan is applied
+// withSourceHold calls fn with the source locked against other write-backs. The lock is kept, over a kill too, until the plan is applied
 // or undone.
-func (w *workspaces) holding(ctx context.Context, f workspace.Freeze, op, dir string, fn func() error) error {
+func (w *workspaces) withSourceHold(ctx context.Context, f workspace.Freeze, op, dir string, fn func() error) error {
 	holder := WriteBackHolder(w.c.Run, op)
 	err := w.c.Driver.TakeHold(ctx, claims.HoldRequest{
 		Key: sourceHold(f.Root), Mode: claims.Exclusive, Holder: holder, Run: w.c.Run, What: "write-back", Busy: failure.WriteBackConflict,
@@ -446,14 +446,14 @@ func WriteBackHolder(run, op string) string { return run + "/" + op }
 // run.
 func IsWriteBackHolder(holder, run, folder string) bool {
 	op, ok := strings.CutPrefix(holder, run+"/")
-	return ok && (folder == "" || opFolder(op) == folder)
+	return ok && (folder == "" || operationFolder(op) == folder)
 }
 
-func short(digest string) string {
+func shortDigest(digest string) string {
 	if len(digest) > 12 {
 		return digest[:12]
 	}
 	return digest
 }
 
-func opFolder(id string) string { return sha256hex.Of(id)[:12] }
+func operationFolder(id string) string { return sha256hex.Of(id)[:12] }

@@ -40,7 +40,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	w := &world{
-		t: t, dir: journal.At(t.TempDir()), inbox: &inbox{changed: make(chan struct{}, 1)}, effects: map[string]int{}, results: map[string]any{},
+		t: t, dir: journal.Open(t.TempDir()), inbox: &inbox{changed: make(chan struct{}, 1)}, effects: map[string]int{}, results: map[string]any{},
 		gates: map[string]chan struct{}{}, now: time.UnixMilli(1_700_000_000_000),
 	}
 	w.records = []journal.Record{{Type: journal.Begin, Version: journal.Version, Run: "260101-abcdefgh"}}
@@ -138,7 +138,7 @@ func (w *world) do(ctx context.Context, op *workflow.Op) (any, any, error) {
 			w.note("fences %s", op.ID)
 			return nil, nil, session.ErrCancelled
 		}
-		if err := op.Cut("the attempt was lost"); err != nil {
+		if err := op.RecordCut("the attempt was lost"); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -272,8 +272,8 @@ func (k *worker) leaves(state string) workflow.Outcome {
 	return out
 }
 
-// told waits for an event with a text.
-func (k *worker) told(kind, text string) {
+// waitForEvent waits for an event with a text.
+func (k *worker) waitForEvent(kind, text string) {
 	k.w.t.Helper()
 	k.w.until(func() bool {
 		k.mu.Lock()
@@ -327,10 +327,10 @@ func (i *inbox) Messages() ([]journal.Message, error) {
 	return i.dir.Messages()
 }
 
-func (i *inbox) Done(m journal.Message) error {
+func (i *inbox) RemoveMessage(m journal.Message) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.dir.Done(m)
+	return i.dir.RemoveMessage(m)
 }
 
 // send leaves a message, as another process does.
@@ -338,7 +338,7 @@ func (w *world) send(m journal.Message) {
 	w.t.Helper()
 	w.inbox.mu.Lock()
 	if w.inbox.dir == nil {
-		w.inbox.dir = journal.At(w.t.TempDir())
+		w.inbox.dir = journal.Open(w.t.TempDir())
 	}
 	m.At = time.Now()
 	err := w.inbox.dir.Send(m)
@@ -354,7 +354,7 @@ func (w *world) send(m journal.Message) {
 
 func (w *world) answer(key, value, digest string) {
 	w.t.Helper()
-	w.send(journal.Message{Kind: journal.Answer, Key: key, Value: json.RawMessage(value), Digest: digest, Who: journal.Who{UID: 7}})
+	w.send(journal.Message{Kind: journal.Answer, Key: key, Value: json.RawMessage(value), Digest: digest, Who: journal.Sender{UID: 7}})
 }
 
 func (w *world) messages() int {

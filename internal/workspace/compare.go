@@ -37,7 +37,7 @@ func kindOf(b, n Entry) ChangeKind {
 }
 
 func (c *classifier) classify(ch Change) Change {
-	ch.Why = c.why(ch.Path)
+	ch.Why = c.reasonFor(ch.Path)
 	if ch.Why == "" && executable(ch.After) && !executable(ch.Before) {
 		ch.Why = "new executable"
 	}
@@ -46,7 +46,7 @@ func (c *classifier) classify(ch Change) Change {
 	}
 	// A link gives what it leads to another name, and so perhaps another meaning.
 	if ch.Why == "" && ch.After != nil && ch.After.Type == Symlink {
-		if why := c.why(strings.TrimLeft(string(ch.After.Link), "./")); why != "" {
+		if why := c.reasonFor(strings.TrimLeft(string(ch.After.Link), "./")); why != "" {
 			ch.Why = "link to: " + why
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// Skipped is a path of the source that was not copied.
-type Skipped struct {
+// SkippedPath is a path of the source that was not copied.
+type SkippedPath struct {
 	Path   []byte `json:"path"`
 	Why    string `json:"why"`              // for people
 	Secret bool   `json:"secret,omitempty"` // an untracked file that looks like a secret: `include` copies it
@@ -26,14 +26,14 @@ type Skipped struct {
 
 // Opened is what is known of a workspace since it was opened.
 type Opened struct {
-	Mode    string    `json:"mode"`   // ModeCopy or ModeDirect
-	Source  string    `json:"source"` // canonical absolute path
-	Root    RootID    `json:"root"`   // of the source
-	Tree    RootID    `json:"tree"`   // of the workspace: the copy, or the source itself
-	Git     bool      `json:"git"`    // git said which files belong to it
-	Skipped []Skipped `json:"skipped,omitempty"`
-	Nested  [][]byte  `json:"nested,omitempty"` // submodules and other repositories inside a git source, whose contents are not copied; of another source, directories whose .git was left out
-	Rules   Rules     `json:"rules"`
+	Mode    string        `json:"mode"`   // ModeCopy or ModeDirect
+	Source  string        `json:"source"` // canonical absolute path
+	Root    RootID        `json:"root"`   // of the source
+	Tree    RootID        `json:"tree"`   // of the workspace: the copy, or the source itself
+	Git     bool          `json:"git"`    // git said which files belong to it
+	Skipped []SkippedPath `json:"skipped,omitempty"`
+	Nested  [][]byte      `json:"nested,omitempty"` // submodules and other repositories inside a git source, whose contents are not copied; of another source, directories whose .git was left out
+	Rules   Rules         `json:"rules"`
 	// NoRepository says why the copy of a git source has no repository of its own.
 	NoRepository string   `json:"noRepository,omitempty"`
 	Base         Manifest `json:"-"` // of the copy
@@ -73,12 +73,12 @@ func Copy(ctx context.Context, req CopyRequest) (Opened, error) {
 		return Opened{}, sourceError(source, err)
 	}
 	defer src.Close()
-	c := &copying{req: req, src: src, opened: Opened{Mode: ModeCopy, Source: source}}
+	c := &copyOperation{req: req, src: src, opened: Opened{Mode: ModeCopy, Source: source}}
 	c.opened.Root = idOf(src)
-	if err := c.guardState(); err != nil {
+	if err := c.refuseOwnState(); err != nil {
 		return Opened{}, err
 	}
-	if err := c.ask(ctx); err != nil {
+	if err := c.listTracked(ctx); err != nil {
 		return Opened{}, err
 	}
 	parent, err := safefs.OpenRoot(filepath.Dir(req.Dest))
@@ -142,7 +142,7 @@ func sourceError(source string, err error) error {
 		WithHint("name a readable directory as `source` of Workspace.open")
 }
 
-type copying struct {
+type copyOperation struct {
 	req    CopyRequest
 	src    *safefs.Root
 	dst    *safefs.Root
@@ -160,9 +160,9 @@ type copying struct {
 	unreadable []string
 }
 
-// guardState refuses a source inside our own state, and remembers the state's directory, so that it is left out of a source
+// refuseOwnState refuses a source inside our own state, and remembers the state's directory, so that it is left out of a source
 // that contains it.
-func (c *copying) guardState() error {
+func (c *copyOperation) refuseOwnState() error {
 	if c.req.State == "" {
 		return nil
 	}
@@ -183,8 +183,8 @@ func (c *copying) guardState() error {
 	return nil
 }
 
-// ask asks git what belongs to the source, if it is a repository's.
-func (c *copying) ask(ctx context.Context) error {
+// listTracked asks git what belongs to the source, if it is a repository's.
+func (c *copyOperation) listTracked(ctx context.Context) error {
 	c.opened.Rules.Include = c.req.Include
 	top := repositoryOf(c.opened.Source)
 	if top == "" {
@@ -205,9 +205,9 @@ func (c *copying) ask(ctx context.Context) error {
 	return nil
 }
 
-func (c *copying) run(ctx context.Context) error {
+func (c *copyOperation) run(ctx context.Context) error {
 	r := startReaders(ctx, func(copier *safefs.Copier, e *Entry) error {
-		copier.Give(c.req.Owner)
+		copier.SetOwner(c.req.Owner)
 		return c.copyFile(copier, e)
 	})
 	c.readIgnore("")
@@ -216,7 +216,7 @@ func (c *copying) run(ctx context.Context) error {
 	}
 	if len(c.unreadable) > 0 {
 		sort.Strings(c.unreadable)
-		return failure.New(failure.NotReady, "%s of the source cannot be read: %s", count(len(c.unreadable), "path", "paths"), names(c.unreadable, 10)).
+		return failure.New(failure.NotReady, "%s of the source cannot be read: %s", countNoun(len(c.unreadable), "path", "paths"), joinPaths(c.unreadable, 10)).
 			WithPaths(c.unreadable...).WithHint("make them readable (chmod u+r), or ignore them in a .gitignore")
 	}
 	if err := c.makeRepository(ctx); err != nil {
@@ -229,7 +229,7 @@ func (c *copying) run(ctx context.Context) error {
 }
 
 // readIgnore takes over a directory's .gitignore, before anything in the directory is looked at.
-func (c *copying) readIgnore(dir string) {
+func (c *copyOperation) readIgnore(dir string) {
 	name := ".gitignore"
 	if dir != "" {
 		name = dir + "/.gitignore"
@@ -243,7 +243,7 @@ func (c *copying) readIgnore(dir string) {
 	c.opened.Rules.Files = append(c.opened.Rules.Files, IgnoreFile{Dir: []byte(full), Text: text})
 }
 
-func (c *copying) visit(path string, info safefs.Info, err error, files chan<- *Entry) error {
+func (c *copyOperation) visit(path string, info safefs.Info, err error, files chan<- *Entry) error {
 	isDir := info.Type == safefs.Dir
 	if base := path[strings.LastIndexByte(path, '/')+1:]; strings.EqualFold(base, ".git") {
 		if dir := strings.TrimSuffix(path, base); dir != "" && (c.git == nil || !c.git.nested[strings.TrimSuffix(dir, "/")]) {
@@ -251,18 +251,18 @@ func (c *copying) visit(path string, info safefs.Info, err error, files chan<- *
 		}
 		return safefs.SkipDir
 	}
-	if passing(path) {
-		c.skip(path, "laufwerk is at work there, or was", false)
+	if isTransient(path) {
+		c.recordSkipped(path, "laufwerk is at work there, or was", false)
 		if isDir {
 			return safefs.SkipDir
 		}
 		return nil
 	}
 	if err != nil {
-		return c.unread(path, isDir, err)
+		return c.recordUnreadable(path, isDir, err)
 	}
 	if isDir && (RootID{info.Dev, info.Ino}) == c.state && c.state != (RootID{}) {
-		c.skip(path, "laufwerk's own state", false)
+		c.recordSkipped(path, "laufwerk's own state", false)
 		return safefs.SkipDir
 	}
 	if c.git != nil && c.git.nested[path] && isDir {
@@ -275,12 +275,12 @@ func (c *copying) visit(path string, info safefs.Info, err error, files chan<- *
 	return c.visitFile(path, info, files)
 }
 
-func (c *copying) visitDir(path string, info safefs.Info) error {
+func (c *copyOperation) visitDir(path string, info safefs.Info) error {
 	if info.Mount {
-		c.skip(path, "something is mounted there", false)
+		c.recordSkipped(path, "something is mounted there", false)
 		return safefs.SkipDir
 	}
-	if c.git != nil && !c.ignore.included(path, true) && c.ignore.ignored(path, true) && !c.needed(path) {
+	if c.git != nil && !c.ignore.included(path, true) && c.ignore.ignored(path, true) && !c.holdsTracked(path) {
 		if len(c.ignore.include) == 0 {
 			return safefs.SkipDir
 		}
@@ -293,22 +293,22 @@ func (c *copying) visitDir(path string, info safefs.Info) error {
 }
 
 // visitFile copies what is no directory.
-func (c *copying) visitFile(path string, info safefs.Info, files chan<- *Entry) error {
+func (c *copyOperation) visitFile(path string, info safefs.Info, files chan<- *Entry) error {
 	included := c.ignore.included(path, false)
 	tracked := c.git != nil && c.git.tracked[path]
 	if c.git != nil && !tracked && !c.git.untracked[path] && !included {
 		return nil
 	}
-	if why := secret(path); why != "" && !tracked && !included {
-		c.skip(path, "looks like a secret: "+why, true)
+	if why := secretReason(path); why != "" && !tracked && !included {
+		c.recordSkipped(path, "looks like a secret: "+why, true)
 		return nil
 	}
 	switch {
 	case info.Mount:
-		c.skip(path, "something is mounted there", false)
+		c.recordSkipped(path, "something is mounted there", false)
 		return nil
 	case info.Type != safefs.File && info.Type != safefs.Symlink:
-		c.skip(path, "a "+info.Type.String(), false)
+		c.recordSkipped(path, "a "+info.Type.String(), false)
 		return nil
 	}
 	if err := c.makeParents(path); err != nil {
@@ -326,27 +326,27 @@ func (c *copying) visitFile(path string, info safefs.Info, files chan<- *Entry) 
 	return nil
 }
 
-// passing says that something in the source's root is a write-back's staging directory or an init's: it is there for a moment,
+// isTransient says that something in the source's root is a write-back's staging directory or an init's: it is there for a moment,
 // and belongs to nobody's work.
-func passing(path string) bool {
+func isTransient(path string) bool {
 	return !strings.Contains(path, "/") && (strings.HasPrefix(path, ".laufwerk-writeback-") || strings.HasPrefix(path, ".laufwerk-init"))
 }
 
-// needed says whether an ignored directory holds tracked files.
-func (c *copying) needed(dir string) bool { return c.git.trackedDirs[dir] }
+// holdsTracked says whether an ignored directory holds tracked files.
+func (c *copyOperation) holdsTracked(dir string) bool { return c.git.trackedDirs[dir] }
 
-func (c *copying) skip(path, why string, secret bool) {
-	c.opened.Skipped = append(c.opened.Skipped, Skipped{Path: []byte(path), Why: why, Secret: secret})
+func (c *copyOperation) recordSkipped(path, why string, secret bool) {
+	c.opened.Skipped = append(c.opened.Skipped, SkippedPath{Path: []byte(path), Why: why, Secret: secret})
 }
 
-func (c *copying) unread(path string, isDir bool, err error) error {
+func (c *copyOperation) recordUnreadable(path string, isDir bool, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	if c.git != nil && !c.ignore.included(path, isDir) && c.ignore.ignored(path, isDir) && !c.needed(path) {
+	if c.git != nil && !c.ignore.included(path, isDir) && c.ignore.ignored(path, isDir) && !c.holdsTracked(path) {
 		return nil
 	}
 	c.mu.Lock()
@@ -356,7 +356,7 @@ func (c *copying) unread(path string, isDir bool, err error) error {
 }
 
 // makeDir makes a directory that can be filled; finish gives it its mode.
-func (c *copying) makeDir(path string, info safefs.Info, then error) error {
+func (c *copyOperation) makeDir(path string, info safefs.Info, then error) error {
 	if err := c.makeParents(path); err != nil {
 		return err
 	}
@@ -368,7 +368,7 @@ func (c *copying) makeDir(path string, info safefs.Info, then error) error {
 }
 
 // makeParents makes the ignored directories above an included path.
-func (c *copying) makeParents(path string) error {
+func (c *copyOperation) makeParents(path string) error {
 	if c.git == nil || len(c.ignore.include) == 0 {
 		return nil
 	}
@@ -391,7 +391,7 @@ func (c *copying) makeParents(path string) error {
 	return nil
 }
 
-func (c *copying) copyLink(e *Entry) error {
+func (c *copyOperation) copyLink(e *Entry) error {
 	target, err := c.src.Readlink(e.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		e.Type = vanished
@@ -404,10 +404,10 @@ func (c *copying) copyLink(e *Entry) error {
 	if err := c.dst.Symlink(string(target), e.Path); err != nil {
 		return err
 	}
-	return c.give(c.dst, e.Path)
+	return c.setOwner(c.dst, e.Path)
 }
 
-func (c *copying) copyFile(copier *safefs.Copier, e *Entry) error {
+func (c *copyOperation) copyFile(copier *safefs.Copier, e *Entry) error {
 	got, err := copier.Copy(c.src, e.Path, c.dst, e.Path, nil, false)
 	switch {
 	case err == nil:
@@ -435,8 +435,8 @@ func (c *copying) copyFile(copier *safefs.Copier, e *Entry) error {
 	return nil
 }
 
-// give gives a path of the copy to whom it is to belong. That clears setuid and setgid of files.
-func (c *copying) give(r *safefs.Root, path string) error {
+// setOwner gives a path of the copy to whom it is to belong. That clears setuid and setgid of files.
+func (c *copyOperation) setOwner(r *safefs.Root, path string) error {
 	if c.req.Owner == nil {
 		return nil
 	}
@@ -444,7 +444,7 @@ func (c *copying) give(r *safefs.Root, path string) error {
 }
 
 // giveRepository gives away what makeRepository and git have written.
-func (c *copying) giveRepository(ctx context.Context) error {
+func (c *copyOperation) giveRepository(ctx context.Context) error {
 	if c.req.Owner == nil || !c.opened.Rules.Repository {
 		return nil
 	}
@@ -453,16 +453,16 @@ func (c *copying) giveRepository(ctx context.Context) error {
 		return err
 	}
 	defer r.Close()
-	err = r.Walk(ctx, func(path string, _ safefs.Info, err error) error { return errors.Join(err, c.give(r, path)) })
-	return errors.Join(err, c.give(r, "."))
+	err = r.Walk(ctx, func(path string, _ safefs.Info, err error) error { return errors.Join(err, c.setOwner(r, path)) })
+	return errors.Join(err, c.setOwner(r, "."))
 }
 
 // finish gives directories their owner and modes, lowest first, makes everything durable, and lists it.
-func (c *copying) finish() error {
+func (c *copyOperation) finish() error {
 	sort.Slice(c.dirs, func(i, j int) bool { return c.dirs[i].Path < c.dirs[j].Path })
 	for i := len(c.dirs) - 1; i >= 0; i-- {
 		d := c.dirs[i]
-		if err := c.give(c.dst, d.Path); err != nil {
+		if err := c.setOwner(c.dst, d.Path); err != nil {
 			return err
 		}
 		if d.Mode != 0o700 {
@@ -489,14 +489,14 @@ func (c *copying) finish() error {
 			newest = max(newest, e.CTime)
 		}
 	}
-	if err := c.give(c.dst, "."); err != nil {
+	if err := c.setOwner(c.dst, "."); err != nil {
 		return err
 	}
 	crash.Point("workspace/before-sync-tree")
 	if err := c.dst.Sync(); err != nil {
 		return err
 	}
-	if err := c.passTick(newest); err != nil {
+	if err := c.waitForClockTick(newest); err != nil {
 		return err
 	}
 	c.opened.Tree = idOf(c.dst)
@@ -507,9 +507,9 @@ func (c *copying) finish() error {
 	return nil
 }
 
-// passTick waits until the file system's clock is past the newest file: whatever is changed from now on gets another time
+// waitForClockTick waits until the file system's clock is past the newest file: whatever is changed from now on gets another time
 // than the base has, so that a time that is the same proves that nothing was changed.
-func (c *copying) passTick(newest int64) error {
+func (c *copyOperation) waitForClockTick(newest int64) error {
 	name := ".laufwerk-tick"
 	for {
 		_, err := c.dst.Lstat(name)

@@ -39,7 +39,7 @@ func Render(f Freeze) (string, error) {
 	section(&b, "Runs on this host", host)
 	section(&b, "Other changes", rest)
 	if f.Ignored > 0 {
-		fmt.Fprintf(&b, "%s ignored by the rules of the source: neither shown nor written back.\n", count(f.Ignored, "new file is", "new files are"))
+		fmt.Fprintf(&b, "%s ignored by the rules of the source: neither shown nor written back.\n", countNoun(f.Ignored, "new file is", "new files are"))
 	}
 	budget := maxText
 	for _, c := range append(host, rest...) {
@@ -60,10 +60,10 @@ func section(b *strings.Builder, title string, changes []Change) {
 	if len(changes) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "%s (%s):\n", title, count(len(changes), "path", "paths"))
+	fmt.Fprintf(b, "%s (%s):\n", title, countNoun(len(changes), "path", "paths"))
 	for _, c := range changes {
 		fmt.Fprintf(b, "  %-8s %s", c.Kind, redact.Line(c.Path))
-		if d := detail(c); d != "" {
+		if d := changeDetail(c); d != "" {
 			fmt.Fprintf(b, "  %s", d)
 		}
 		if c.Why != "" {
@@ -73,15 +73,15 @@ func section(b *strings.Builder, title string, changes []Change) {
 	}
 }
 
-func count(n int, one, many string) string {
+func countNoun(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// detail is what changed besides a file's content.
-func detail(c Change) string {
+// changeDetail is what changed besides a file's content.
+func changeDetail(c Change) string {
 	kind := func(e *Entry) string {
 		switch e.Type {
 		case Symlink:
@@ -120,7 +120,7 @@ func detail(c Change) string {
 
 // content is the difference of a changed file's bytes, "" where there is none to show.
 func (f *Freeze) content(c Change, room bool) (string, error) {
-	b, a := asFile(c.Before), asFile(c.After)
+	b, a := fileOrNil(c.Before), fileOrNil(c.After)
 	if (b == nil && a == nil) || (b != nil && a != nil && b.SHA256 == a.SHA256) {
 		return "", nil
 	}
@@ -134,12 +134,12 @@ func (f *Freeze) content(c Change, room bool) (string, error) {
 	}
 	head := fmt.Sprintf("--- %s\n+++ %s\n", from, to)
 	summary := func(why string) string {
-		return head + fmt.Sprintf("(not shown: %s; before: %s; after: %s)\n", why, size(b), size(a))
+		return head + fmt.Sprintf("(not shown: %s; before: %s; after: %s)\n", why, sizeText(b), sizeText(a))
 	}
 	switch {
 	case !room:
 		return summary(fmt.Sprintf("more than %d bytes of differences came before it", maxText)), nil
-	case long(b) || long(a):
+	case isTooLong(b) || isTooLong(a):
 		return summary(fmt.Sprintf("longer than %d bytes", maxShown)), nil
 	}
 	after, err := f.text(a)
@@ -155,7 +155,7 @@ func (f *Freeze) content(c Change, room bool) (string, error) {
 		if isBinary(after) && !c.RunsOnHost {
 			return summary("binary, and the source no longer holds what was there before"), nil
 		}
-		return head + "(the source no longer holds what was there before; this is the whole new content)\n" + lines("+", after), nil
+		return head + "(the source no longer holds what was there before; this is the whole new content)\n" + prefixLines("+", after), nil
 	}
 	if err != nil {
 		return "", failure.New(failure.StoreInvalid, "the content of %s before cannot be shown: %v", path, err).WithHint("laufwerk resume RUN")
@@ -165,9 +165,9 @@ func (f *Freeze) content(c Change, room bool) (string, error) {
 	}
 	switch {
 	case b == nil:
-		return head + lines("+", after), nil
+		return head + prefixLines("+", after), nil
 	case a == nil:
-		return head + lines("-", before), nil
+		return head + prefixLines("-", before), nil
 	}
 	diff, err := udiff.ToUnified(from, to, before, udiff.Lines(before, after), udiff.DefaultContextLines)
 	if err != nil {
@@ -176,16 +176,16 @@ func (f *Freeze) content(c Change, room bool) (string, error) {
 	return redact.Terminal(diff), nil
 }
 
-func asFile(e *Entry) *Entry {
+func fileOrNil(e *Entry) *Entry {
 	if e == nil || e.Type != File {
 		return nil
 	}
 	return e
 }
 
-func long(e *Entry) bool { return e != nil && e.Size > maxShown }
+func isTooLong(e *Entry) bool { return e != nil && e.Size > maxShown }
 
-func size(e *Entry) string {
+func sizeText(e *Entry) string {
 	if e == nil {
 		return "none"
 	}
@@ -202,8 +202,8 @@ func (f *Freeze) text(e *Entry) (string, error) {
 
 func isBinary(s string) bool { return strings.IndexByte(s, 0) >= 0 }
 
-// lines prefixes each line; a missing last newline is said as diff says it.
-func lines(mark, text string) string {
+// prefixLines prefixes each line; a missing last newline is said as diff says it.
+func prefixLines(mark, text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		b.WriteString(mark)
@@ -223,8 +223,8 @@ type SurfaceChange struct {
 	RunsOnHost bool       `json:"runsOnHost"`
 }
 
-// ToSurface gives every change its public form.
-func ToSurface(changes []Change) []SurfaceChange {
+// PublicChanges gives every change its public form.
+func PublicChanges(changes []Change) []SurfaceChange {
 	out := make([]SurfaceChange, 0, len(changes))
 	for _, c := range changes {
 		s := SurfaceChange{Path: c.Path, Kind: c.Kind, RunsOnHost: c.RunsOnHost}

@@ -17,8 +17,8 @@ func OpenDirect(source, state string) (Opened, error) {
 		return Opened{}, sourceError(path, err)
 	}
 	defer r.Close()
-	c := &copying{req: CopyRequest{State: state}, opened: Opened{Mode: ModeDirect, Source: path, Root: idOf(r), Tree: idOf(r)}}
-	if err := c.guardState(); err != nil {
+	c := &copyOperation{req: CopyRequest{State: state}, opened: Opened{Mode: ModeDirect, Source: path, Root: idOf(r), Tree: idOf(r)}}
+	if err := c.refuseOwnState(); err != nil {
 		return Opened{}, err
 	}
 	if c.state == idOf(r) {

@@ -81,25 +81,25 @@ func NewResources(state string, bounds Bounds, now func() time.Time, progress fu
 	return &Resources{state: state, bounds: bounds, now: now, progress: progress}
 }
 
-// identity is what our directory says about itself.
-type identity struct {
+// directoryIdentity is what our directory says about itself.
+type directoryIdentity struct {
 	Claim string `json:"claim"`
 	Owner string `json:"owner"`
 	Name  string `json:"name"`
 }
 
-// place is an intent's directory, and its twin: where the directory is put together before, and taken apart after, so that
+// intentDir is an intent's directory, and its twin: where the directory is put together before, and taken apart after, so that
 // under its own name it always has its identity.
-type place struct {
+type intentDir struct {
 	spec   Spec
-	id     identity
+	id     directoryIdentity
 	parent *safefs.Root
 	name   string
 	twin   string
 }
 
-func (r *Resources) place(in resource.Intent) (*place, error) {
-	p := &place{id: identity{Claim: in.Claim, Owner: in.Owner, Name: in.Name}}
+func (r *Resources) intentDir(in resource.Intent) (*intentDir, error) {
+	p := &intentDir{id: directoryIdentity{Claim: in.Claim, Owner: in.Owner, Name: in.Name}}
 	if err := json.Unmarshal(in.Spec, &p.spec); err != nil {
 		return nil, failure.Wrap(err, failure.Internal, "read the intent of a workspace")
 	}
@@ -113,8 +113,8 @@ func (r *Resources) place(in resource.Intent) (*place, error) {
 	return p, err
 }
 
-// whose says what is at a name: our directory (Present), nothing (Absent) or something else (NotOurs).
-func (p *place) whose(name string) (resource.Presence, error) {
+// identify says what is at a name: our directory (Present), nothing (Absent) or something else (NotOurs).
+func (p *intentDir) identify(name string) (resource.Presence, error) {
 	info, err := p.parent.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -131,16 +131,16 @@ func (p *place) whose(name string) (resource.Presence, error) {
 	case err != nil:
 		return resource.Unobserved, err
 	}
-	var id identity
+	var id directoryIdentity
 	if json.Unmarshal(b, &id) != nil || id != p.id {
 		return resource.NotOurs, nil //nolint:nilerr // whoever wrote it, we did not
 	}
 	return resource.Present, nil
 }
 
-// whoseTwin is whose for the twin, which is ours as well while it holds nothing, or nothing but temporary files.
-func (p *place) whoseTwin() (resource.Presence, error) {
-	got, err := p.whose(p.twin)
+// identifyTwin is whose for the twin, which is ours as well while it holds nothing, or nothing but temporary files.
+func (p *intentDir) identifyTwin() (resource.Presence, error) {
+	got, err := p.identify(p.twin)
 	if got != resource.NotOurs || err != nil {
 		return got, err
 	}
@@ -170,29 +170,29 @@ func (r *Resources) Create(ctx context.Context, in resource.Intent) resource.Res
 	if err := files.MkdirAll(parent); err != nil {
 		return resource.Result{Outcome: resource.NotDone, Err: failure.Wrap(err, failure.HomeInvalid, "make %s", parent), Evidence: r.evidence("%s could not be made", parent)}
 	}
-	p, err := r.place(in)
+	p, err := r.intentDir(in)
 	if err != nil {
 		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: r.evidence("nothing was made")}
 	}
 	defer p.parent.Close()
-	got, err := p.whose(p.name)
+	got, err := p.identify(p.name)
 	switch {
 	case err != nil:
 		return resource.Result{Err: err}
 	case got == resource.NotOurs:
-		return r.foreign(p, p.name)
+		return r.notOurs(p, p.name)
 	case got == resource.Absent:
-		if res, ok := r.claim(ctx, p); !ok {
+		if res, ok := r.publishIdentity(ctx, p); !ok {
 			return res
 		}
-		return r.fill(ctx, p)
+		return r.complete(ctx, p)
 	}
 	o, err := LoadOpened(p.spec.Dir)
 	switch {
 	case err == nil:
 		return resource.Result{Outcome: resource.Done, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and is complete", p.spec.Dir)}
 	case errors.Is(err, fs.ErrNotExist): // killed half-way: no one has worked in it
-		return r.fill(ctx, p)
+		return r.complete(ctx, p)
 	default:
 		return resource.Result{Err: err}
 	}
@@ -204,7 +204,7 @@ func specDir(in resource.Intent) string {
 	return s.Dir
 }
 
-func (r *Resources) foreign(p *place, name string) resource.Result {
+func (r *Resources) notOurs(p *intentDir, name string) resource.Result {
 	path := filepath.Join(p.parent.Path(), name)
 	return resource.Result{
 		Outcome:  resource.NotDone,
@@ -213,13 +213,13 @@ func (r *Resources) foreign(p *place, name string) resource.Result {
 	}
 }
 
-// claim puts the directory with its identity in place, in one step.
-func (r *Resources) claim(ctx context.Context, p *place) (resource.Result, bool) {
-	switch got, err := p.whoseTwin(); {
+// publishIdentity puts the directory with its identity in place, in one step.
+func (r *Resources) publishIdentity(ctx context.Context, p *intentDir) (resource.Result, bool) {
+	switch got, err := p.identifyTwin(); {
 	case err != nil:
 		return resource.Result{Err: err}, false
 	case got == resource.NotOurs:
-		return r.foreign(p, p.twin), false
+		return r.notOurs(p, p.twin), false
 	case got == resource.Present:
 		if refused, err := p.parent.RemoveAll(ctx, p.twin); err != nil || len(refused) > 0 {
 			return resource.Result{Err: errors.Join(err, refusedError(refused))}, false
@@ -248,7 +248,7 @@ func (r *Resources) claim(ctx context.Context, p *place) (resource.Result, bool)
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return r.foreign(p, p.name), false
+		return r.notOurs(p, p.name), false
 	}
 	if err == nil {
 		err = p.parent.SyncDir(".")
@@ -260,9 +260,9 @@ func (r *Resources) claim(ctx context.Context, p *place) (resource.Result, bool)
 	return resource.Result{}, true
 }
 
-// fill makes our directory complete: what a killed attempt left in it is removed first.
-func (r *Resources) fill(ctx context.Context, p *place) resource.Result {
-	if err := p.empty(ctx, p.name); err != nil {
+// complete makes our directory complete: what a killed attempt left in it is removed first.
+func (r *Resources) complete(ctx context.Context, p *intentDir) resource.Result {
+	if err := p.clear(ctx, p.name); err != nil {
 		return resource.Result{Err: failure.Wrap(err, failure.Failed, "remove a half-made workspace")}
 	}
 	var o Opened
@@ -290,15 +290,15 @@ func (r *Resources) fill(ctx context.Context, p *place) resource.Result {
 func resourceID(o Opened) string { return fmt.Sprintf("%d:%d", o.Tree.Dev, o.Tree.Ino) }
 
 // undo removes what a failed attempt made. It does not depend on the context, which may be what ended the attempt.
-func (r *Resources) undo(p *place, err error) resource.Result {
-	if e := p.destroy(context.Background()); e != nil {
+func (r *Resources) undo(p *intentDir, err error) resource.Result {
+	if e := p.remove(context.Background()); e != nil {
 		return resource.Result{Err: errors.Join(err, e)}
 	}
 	return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: r.evidence("%s is absent again", p.spec.Dir)}
 }
 
-// empty removes everything in our directory but its identity.
-func (p *place) empty(ctx context.Context, name string) error {
+// clear removes everything in our directory but its identity.
+func (p *intentDir) clear(ctx context.Context, name string) error {
 	ns, err := p.parent.ReadDir(name)
 	if err != nil {
 		return err
@@ -317,10 +317,10 @@ func (p *place) empty(ctx context.Context, name string) error {
 	if len(refused) == 0 {
 		return nil
 	}
-	return p.notRemoved(refused)
+	return p.removalError(refused)
 }
 
-func (p *place) notRemoved(refused []safefs.Refused) error {
+func (p *intentDir) removalError(refused []safefs.Refused) error {
 	paths := make([]string, 0, len(refused))
 	var said []string
 	for i, x := range refused {
@@ -333,20 +333,20 @@ func (p *place) notRemoved(refused []safefs.Refused) error {
 	if len(refused) > len(said) {
 		said = append(said, fmt.Sprintf("and %d more", len(refused)-len(said)))
 	}
-	return failure.New(failure.Retained, "%s of the workspace could not be removed: %s", count(len(refused), "path", "paths"), strings.Join(said, "; ")).
+	return failure.New(failure.Retained, "%s of the workspace could not be removed: %s", countNoun(len(refused), "path", "paths"), strings.Join(said, "; ")).
 		WithPaths(paths...).WithHint("unmount what is mounted there, remove as root what belongs to others (sudo rm -rf %s), then laufwerk cleanup", redact.Line(p.spec.Dir))
 }
 
-// destroy removes our directory: its contents, then, under the twin's name, its identity and itself.
-func (p *place) destroy(ctx context.Context) error {
-	if got, err := p.whose(p.name); err != nil {
+// remove removes our directory: its contents, then, under the twin's name, its identity and itself.
+func (p *intentDir) remove(ctx context.Context) error {
+	if got, err := p.identify(p.name); err != nil {
 		return err
 	} else if got == resource.Present {
-		if err := p.empty(ctx, p.name); err != nil {
+		if err := p.clear(ctx, p.name); err != nil {
 			return err
 		}
 		crash.Point("workspace/before-remove-directory")
-		if got, err := p.whoseTwin(); err != nil || got == resource.NotOurs {
+		if got, err := p.identifyTwin(); err != nil || got == resource.NotOurs {
 			return errors.Join(err, failure.New(failure.AlreadyExists, "%s is in the way", redact.Line(p.twin)))
 		} else if got == resource.Present {
 			if refused, err := p.parent.RemoveAll(ctx, p.twin); err != nil || len(refused) > 0 {
@@ -358,7 +358,7 @@ func (p *place) destroy(ctx context.Context) error {
 		}
 		crash.Point("workspace/after-remove-rename")
 	}
-	got, err := p.whoseTwin()
+	got, err := p.identifyTwin()
 	if err != nil || got != resource.Present {
 		return err
 	}
@@ -367,7 +367,7 @@ func (p *place) destroy(ctx context.Context) error {
 		return err
 	}
 	if len(refused) > 0 {
-		return p.notRemoved(refused)
+		return p.removalError(refused)
 	}
 	crash.Point("workspace/after-remove-directory")
 	return p.parent.SyncDir(".")
@@ -386,7 +386,7 @@ func (r *Resources) Resolve(ctx context.Context, in resource.Intent) resource.Re
 
 // Observe looks whether the directory is there. A directory of our name without our identity is NotOurs.
 func (r *Resources) Observe(_ context.Context, in resource.Intent) resource.Observation {
-	p, err := r.place(in)
+	p, err := r.intentDir(in)
 	if errors.Is(err, fs.ErrNotExist) {
 		return resource.Observation{Presence: resource.Absent, Evidence: r.evidence("%s does not exist", filepath.Dir(specDir(in)))}
 	}
@@ -394,9 +394,9 @@ func (r *Resources) Observe(_ context.Context, in resource.Intent) resource.Obse
 		return resource.Observation{Err: err}
 	}
 	defer p.parent.Close()
-	got, err := p.whose(p.name)
+	got, err := p.identify(p.name)
 	if err == nil && got == resource.Absent {
-		if twin, e := p.whoseTwin(); e != nil || twin == resource.Present {
+		if twin, e := p.identifyTwin(); e != nil || twin == resource.Present {
 			got, err = twin, e
 		}
 	}
@@ -418,7 +418,7 @@ func (r *Resources) Observe(_ context.Context, in resource.Intent) resource.Obse
 // Delete removes the directory and, of a copy, everything in it. What cannot be removed is named; our identity then stays,
 // so that it can be tried again. The source of a direct workspace is never touched.
 func (r *Resources) Delete(ctx context.Context, in resource.Intent) resource.Result {
-	p, err := r.place(in)
+	p, err := r.intentDir(in)
 	if errors.Is(err, fs.ErrNotExist) {
 		return resource.Result{Outcome: resource.Done, Evidence: r.evidence("%s does not exist", filepath.Dir(specDir(in)))}
 	}
@@ -427,7 +427,7 @@ func (r *Resources) Delete(ctx context.Context, in resource.Intent) resource.Res
 	}
 	defer p.parent.Close()
 	crash.Point("workspace/before-delete")
-	if err := p.destroy(ctx); err != nil {
+	if err := p.remove(ctx); err != nil {
 		done := resource.Unknown
 		if failure.Is(err, failure.Retained) {
 			done = resource.NotDone

@@ -55,7 +55,7 @@ func MakeFreeze(ctx context.Context, req FreezeRequest) (Freeze, error) {
 	f.Digest = digest(f.Changes)
 	f.Dir = filepath.Join(req.Dir, f.Digest)
 	if files.Exists(f.Dir) {
-		if f, err := LoadFreeze(f.Dir); err == nil && f.complete() == nil {
+		if f, err := LoadFreeze(f.Dir); err == nil && f.checkComplete() == nil {
 			return f, nil
 		}
 	}
@@ -103,7 +103,7 @@ func (f *Freeze) store(ctx context.Context, req FreezeRequest) error {
 		return failure.Wrap(err, failure.Failed, "freeze")
 	}
 	crash.Point("workspace/before-freeze-blobs")
-	if err := f.takeBlobs(ctx, req, half); err != nil {
+	if err := f.storeBlobs(ctx, req, half); err != nil {
 		return failure.Wrap(err, failure.Failed, "freeze the workspace")
 	}
 	doc, err := f.encode()
@@ -130,8 +130,8 @@ func (f *Freeze) store(ctx context.Context, req FreezeRequest) error {
 	return failure.Wrap(dir.SyncDir("."), failure.Failed, "freeze")
 }
 
-// takeBlobs reads every changed file once. A content that is no longer what the manifest says means that something writes.
-func (f *Freeze) takeBlobs(ctx context.Context, req FreezeRequest, half *safefs.Root) error {
+// storeBlobs reads every changed file once. A content that is no longer what the manifest says means that something writes.
+func (f *Freeze) storeBlobs(ctx context.Context, req FreezeRequest, half *safefs.Root) error {
 	c := safefs.NewCopier()
 	mode := uint32(0o600)
 	have := map[string]bool{}
@@ -149,7 +149,7 @@ func (f *Freeze) takeBlobs(ctx context.Context, req FreezeRequest, half *safefs.
 		}
 		if err != nil {
 			if errors.Is(err, safefs.ErrChanged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, safefs.ErrLink) || errors.Is(err, safefs.ErrNotRegular) {
-				return busy(e.Path, err)
+				return busyError(e.Path, err)
 			}
 			return err
 		}
@@ -185,12 +185,12 @@ func CheckFreeze(dir string) error {
 	if err != nil {
 		return err
 	}
-	return f.complete()
+	return f.checkComplete()
 }
 
-// complete says whether every content that write-back needs is there, and every one that is there is what its name says. What
+// checkComplete says whether every content that write-back needs is there, and every one that is there is what its name says. What
 // is not is frozen again: the workspace is still what it was.
-func (f *Freeze) complete() error {
+func (f *Freeze) checkComplete() error {
 	dir, err := safefs.OpenRoot(filepath.Join(f.Dir, blobDir))
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func readGitSource(ctx context.Context, source, top string) (*gitSource, error) 
 		g.prefix = filepath.ToSlash(rel)
 	}
 	err := git(ctx, source, func(r io.Reader) error {
-		return each(r, func(line string) {
+		return eachRecord(r, func(line string) {
 			about, path, _ := strings.Cut(line, "\t")
 			if strings.HasPrefix(about, "160000 ") {
 				g.nested[path] = true
@@ -96,7 +96,7 @@ func readGitSource(ctx context.Context, source, top string) (*gitSource, error) 
 		return nil, err
 	}
 	err = git(ctx, source, func(r io.Reader) error {
-		return each(r, func(path string) {
+		return eachRecord(r, func(path string) {
 			if dir, ok := strings.CutSuffix(path, "/"); ok {
 				g.nested[dir] = true
 			} else {
@@ -135,8 +135,8 @@ func openDir(path string) (*safefs.Root, error) {
 	return safefs.OpenRoot(real)
 }
 
-// each reads NUL-terminated records.
-func each(r io.Reader, do func(string)) error {
+// eachRecord reads NUL-terminated records.
+func eachRecord(r io.Reader, do func(string)) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 64<<10), 1<<20)
 	s.Split(func(data []byte, eof bool) (int, []byte, error) {

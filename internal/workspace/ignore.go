@@ -102,8 +102,8 @@ func (p ignorePattern) match(rel string, isDir bool) bool {
 	}
 }
 
-// last is the last pattern that matches; nil where none does.
-func last(ps []ignorePattern, rel string, isDir bool) *ignorePattern {
+// lastMatch is the last pattern that matches; nil where none does.
+func lastMatch(ps []ignorePattern, rel string, isDir bool) *ignorePattern {
 	for i := len(ps) - 1; i >= 0; i-- {
 		if ps[i].match(rel, isDir) {
 			return &ps[i]
@@ -173,11 +173,11 @@ func (g *ignorer) pattern(full string, isDir bool) *ignorePattern {
 		} else {
 			rel = full[len(dir)+1:]
 		}
-		if p := last(g.files[dir], rel, isDir); p != nil {
+		if p := lastMatch(g.files[dir], rel, isDir); p != nil {
 			return p
 		}
 		if dir == "" {
-			return last(g.exclude, full, isDir)
+			return lastMatch(g.exclude, full, isDir)
 		}
 	}
 }
@@ -189,11 +189,11 @@ func (g *ignorer) included(rel string, isDir bool) bool {
 	}
 	for i := range len(rel) {
 		if rel[i] == '/' {
-			if p := last(g.include, rel[:i], true); p != nil && !p.negated {
+			if p := lastMatch(g.include, rel[:i], true); p != nil && !p.negated {
 				return true
 			}
 		}
 	}
-	p := last(g.include, rel, isDir)
+	p := lastMatch(g.include, rel, isDir)
 	return p != nil && !p.negated
 }

@@ -106,7 +106,7 @@ func encode(b []byte, e *Entry) []byte {
 
 var errDamaged = errors.New("damaged")
 
-func decode(b []byte) (e Entry, err error) {
+func decodeEntry(b []byte) (e Entry, err error) {
 	r := bytes.NewReader(b)
 	str := func() string {
 		n, e := binary.ReadUvarint(r)
@@ -133,7 +133,7 @@ func decode(b []byte) (e Entry, err error) {
 		return v
 	}
 	e.Path = str()
-	e.Type = typeNamed(str())
+	e.Type = typeByName(str())
 	e.Mode = uint32(unum())
 	if l := str(); l != "" {
 		e.Link = []byte(l)
@@ -147,7 +147,7 @@ func decode(b []byte) (e Entry, err error) {
 	return e, err
 }
 
-func typeNamed(s string) Type {
+func typeByName(s string) Type {
 	for _, t := range []Type{File, Dir, Symlink} {
 		if string(t) == s {
 			return t
@@ -200,7 +200,7 @@ var errNewer = errors.New("newer")
 
 func readManifest(f io.Reader) (Manifest, error) {
 	var m Manifest
-	in := &summing{r: bufio.NewReaderSize(f, 64<<10), sum: sha256.New()}
+	in := &hashingReader{r: bufio.NewReaderSize(f, 64<<10), sum: sha256.New()}
 	line := make([]byte, 0, 32)
 	for len(line) < 64 {
 		c, err := in.ReadByte()
@@ -241,7 +241,7 @@ func readManifest(f io.Reader) (Manifest, error) {
 		if _, err := io.ReadFull(in, rec); err != nil {
 			return m, errDamaged
 		}
-		e, err := decode(rec)
+		e, err := decodeEntry(rec)
 		if err != nil {
 			return m, err
 		}
@@ -261,20 +261,20 @@ func readManifest(f io.Reader) (Manifest, error) {
 	return m, nil
 }
 
-// summing hashes what is read through it.
-type summing struct {
+// hashingReader hashes what is read through it.
+type hashingReader struct {
 	r   *bufio.Reader
 	sum hash.Hash
 	one [1]byte
 }
 
-func (s *summing) Read(p []byte) (int, error) {
+func (s *hashingReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.sum.Write(p[:n])
 	return n, err
 }
 
-func (s *summing) ReadByte() (byte, error) {
+func (s *hashingReader) ReadByte() (byte, error) {
 	c, err := s.r.ReadByte()
 	if err == nil {
 		s.one[0] = c
@@ -300,8 +300,8 @@ func (m Manifest) Find(path string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// holdsBelow says whether any entry lies below a directory.
-func (m Manifest) holdsBelow(dir string) bool {
+// hasEntriesBelow says whether any entry lies below a directory.
+func (m Manifest) hasEntriesBelow(dir string) bool {
 	prefix := dir + "/"
 	lo, hi := 0, len(m.Entries)
 	for lo < hi {

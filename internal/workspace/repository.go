@@ -21,7 +21,7 @@ const gitDir = ".git"
 // the source's index as the index, so that the user's uncommitted changes show as such. There are no remotes, no
 // configuration and no other refs of the source, and no older history. git packs the objects, in the source; the rest is
 // written here, so that no hook, filter or attribute driver runs. Where it cannot be had the copy has none, and it is said why.
-func (c *copying) makeRepository(ctx context.Context) error {
+func (c *copyOperation) makeRepository(ctx context.Context) error {
 	if c.git == nil {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (c *copying) makeRepository(ctx context.Context) error {
 		c.opened.NoRepository = "the source is a directory inside a repository"
 		return nil
 	}
-	head, why, err := c.head(ctx)
+	head, why, err := c.readHead(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,14 +53,14 @@ func (c *copying) makeRepository(ctx context.Context) error {
 	return nil
 }
 
-// headOf is the commit that a source has checked out.
-type headOf struct {
+// headCommit is the commit that a source has checked out.
+type headCommit struct {
 	ref     string // "refs/heads/main"; "" where HEAD is detached
 	commit  string // "" before the first commit
 	parents bool
 }
 
-func (c *copying) head(ctx context.Context) (h headOf, why string, err error) {
+func (c *copyOperation) readHead(ctx context.Context) (h headCommit, why string, err error) {
 	ask := func(args ...string) (string, error) {
 		var out string
 		err := git(ctx, c.opened.Source, func(r io.Reader) error {
@@ -187,7 +187,7 @@ func (s indexStat) clean(now safefs.Info, written int64) bool {
 		mtime == now.MTimeNS && s.ctimeS*1e9+s.ctimeN == now.CTimeNS && mtime < written
 }
 
-func (c *copying) writeRepository(ctx context.Context, h headOf, entries []indexEntry) error {
+func (c *copyOperation) writeRepository(ctx context.Context, h headCommit, entries []indexEntry) error {
 	for _, dir := range []string{gitDir, gitDir + "/objects", gitDir + "/objects/pack", gitDir + "/objects/info", gitDir + "/refs", gitDir + "/refs/heads", gitDir + "/refs/tags", gitDir + "/info"} {
 		if err := c.dst.Mkdir(dir, 0o755); err != nil {
 			return err
@@ -226,7 +226,7 @@ func (c *copying) writeRepository(ctx context.Context, h headOf, entries []index
 	return c.writeGitFile("index", index)
 }
 
-func (c *copying) writeGitFile(name string, content []byte) error {
+func (c *copyOperation) writeGitFile(name string, content []byte) error {
 	path := gitDir + "/" + name
 	for i := len(gitDir) + 1; i < len(path); i++ {
 		if path[i] == '/' {
@@ -244,12 +244,12 @@ func (c *copying) writeGitFile(name string, content []byte) error {
 }
 
 // packObjects packs the commit, its trees, and every content that its trees or the index name.
-func (c *copying) packObjects(ctx context.Context, h headOf, entries []indexEntry) error {
+func (c *copyOperation) packObjects(ctx context.Context, h headCommit, entries []indexEntry) error {
 	ids := map[string]bool{}
 	if h.commit != "" {
 		ids[h.commit] = true
 		err := git(ctx, c.opened.Source, func(r io.Reader) error {
-			return each(r, func(line string) {
+			return eachRecord(r, func(line string) {
 				about, _, _ := strings.Cut(line, "\t")
 				if f := strings.Fields(about); len(f) >= 3 && f[1] != "commit" {
 					ids[f[2]] = true
@@ -301,7 +301,7 @@ func (c *copying) packObjects(ctx context.Context, h headOf, entries []indexEntr
 
 // encodeIndex writes an index whose entries know the copies of unchanged files, so that nothing is hashed again.
 // See gitformat-index(5).
-func (c *copying) encodeIndex(ctx context.Context, entries []indexEntry) ([]byte, error) {
+func (c *copyOperation) encodeIndex(ctx context.Context, entries []indexEntry) ([]byte, error) {
 	written, err := c.indexTime(ctx)
 	if err != nil {
 		return nil, err
@@ -326,7 +326,7 @@ func (c *copying) encodeIndex(ctx context.Context, entries []indexEntry) ([]byte
 }
 
 // indexTime is when the source's index was written last, in ns since 1970.
-func (c *copying) indexTime(ctx context.Context) (int64, error) {
+func (c *copyOperation) indexTime(ctx context.Context) (int64, error) {
 	var name string
 	err := git(ctx, c.opened.Source, func(r io.Reader) error {
 		b, err := io.ReadAll(io.LimitReader(r, 64<<10))

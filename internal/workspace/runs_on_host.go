@@ -63,9 +63,9 @@ func newClassifier() *classifier {
 	return c
 }
 
-// why compares names as the most tolerant file system would: folded case, composed characters, without invisible ones and
+// reasonFor compares names as the most tolerant file system would: folded case, composed characters, without invisible ones and
 // without trailing dots and spaces.
-func (c *classifier) why(path string) string {
+func (c *classifier) reasonFor(path string) string {
 	elems := strings.Split(foldPath(path), "/")
 	for _, e := range elems {
 		if why := c.dirs[e]; why != "" {

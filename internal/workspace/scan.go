@@ -48,16 +48,16 @@ func (b Bounds) orDefaults() Bounds {
 func OpenTree(path string, want RootID) (*safefs.Root, error) {
 	r, err := safefs.OpenRoot(path)
 	if err != nil {
-		return nil, lost(path, err)
+		return nil, lostError(path, err)
 	}
 	if idOf(r) != want {
 		_ = r.Close()
-		return nil, lost(path, safefs.ErrRootReplaced)
+		return nil, lostError(path, safefs.ErrRootReplaced)
 	}
 	return r, nil
 }
 
-func lost(path string, err error) error {
+func lostError(path string, err error) error {
 	if files.MachineFailed(err) {
 		return failure.Wrap(err, failure.NotReady, "open the workspace %s", redact.Line(path))
 	}
@@ -90,7 +90,7 @@ type ScanOptions struct {
 // that is written meanwhile fails with WorkspaceBusy; a root that is gone or was replaced with WorkspaceLost.
 func Scan(ctx context.Context, root *safefs.Root, opt ScanOptions) (Manifest, int, error) {
 	if err := root.Check(root.Path()); err != nil {
-		return Manifest{}, 0, lost(root.Path(), err)
+		return Manifest{}, 0, lostError(root.Path(), err)
 	}
 	bounds := opt.Bounds.orDefaults()
 	s := &scan{
@@ -104,7 +104,7 @@ func Scan(ctx context.Context, root *safefs.Root, opt ScanOptions) (Manifest, in
 	err := r.end(root.Walk(r.ctx, func(path string, info safefs.Info, err error) error { return s.visit(path, info, err, r.files) }))
 	if err == nil {
 		if e := root.Check(root.Path()); e != nil {
-			err = lost(root.Path(), e)
+			err = lostError(root.Path(), e)
 		}
 	}
 	if err != nil {
@@ -163,12 +163,12 @@ func (s *scan) visit(path string, info safefs.Info, err error, files chan<- *Ent
 		return nil
 	}
 	if len(path) > MaxPath {
-		s.list(other(e, TooLong))
+		s.list(otherEntry(e, TooLong))
 		return safefs.SkipDir
 	}
 	switch {
 	case info.Mount:
-		s.list(other(e, Mounted))
+		s.list(otherEntry(e, Mounted))
 	case info.Type == safefs.Dir:
 		e.Type = Dir
 		s.list(e)
@@ -187,7 +187,7 @@ func (s *scan) visit(path string, info safefs.Info, err error, files chan<- *Ent
 			return err
 		}
 	default:
-		s.list(other(e, info.Type.String()))
+		s.list(otherEntry(e, info.Type.String()))
 	}
 	if len(s.entries) > s.max {
 		return failure.New(failure.LimitExceeded, "%s holds more than %d paths", redact.Line(s.root.Path()), s.max)
@@ -214,7 +214,7 @@ func (s *scan) file(e Entry, info safefs.Info, was *Entry, files chan<- *Entry) 
 	return nil
 }
 
-func other(e Entry, what string) Entry {
+func otherEntry(e Entry, what string) Entry {
 	e.Type, e.Link = Other, []byte(what)
 	return e
 }
@@ -241,26 +241,26 @@ func (s *scan) unreadable(path string, info safefs.Info, err error) error {
 		return nil
 	}
 	if errors.Is(err, safefs.ErrMount) || errors.Is(err, safefs.ErrLink) || errors.Is(err, safefs.ErrNotDir) || errors.Is(err, safefs.ErrChanged) {
-		return busy(path, err)
+		return busyError(path, err)
 	}
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	for i := len(s.entries) - 1; i >= 0 && s.entries[i].Path >= path; i-- {
 		if s.entries[i].Path == path {
-			*s.entries[i] = other(*s.entries[i], UnreadableDir)
+			*s.entries[i] = otherEntry(*s.entries[i], UnreadableDir)
 			return nil
 		}
 	}
-	if s.ignore.ignored(path, info.Type == safefs.Dir) && !s.base.holdsBelow(path) {
+	if s.ignore.ignored(path, info.Type == safefs.Dir) && !s.base.hasEntriesBelow(path) {
 		s.ignored++
 		return nil
 	}
-	s.list(other(Entry{Path: path, Mode: info.Mode}, UnreadableFile))
+	s.list(otherEntry(Entry{Path: path, Mode: info.Mode}, UnreadableFile))
 	return nil
 }
 
-func busy(path string, err error) error {
+func busyError(path string, err error) error {
 	f := failure.New(failure.WorkspaceBusy, "%s changed while it was read: something still writes into the workspace", redact.Line(path)).
 		WithPaths(path).WithHint("end what writes there, then run the command again")
 	f.Err = err
@@ -288,13 +288,13 @@ func (s *scan) hash(c *safefs.Copier, e *Entry) error {
 		e.Type, e.Link, e.Size = Other, []byte(UnreadableFile), 0 // not the path: the walk reads it meanwhile
 		return nil
 	case errors.Is(err, safefs.ErrChanged), errors.Is(err, safefs.ErrNotRegular), errors.Is(err, safefs.ErrLink), errors.Is(err, safefs.ErrMount):
-		return busy(e.Path, err)
+		return busyError(e.Path, err)
 	}
 	return err
 }
 
-// names joins paths for a message: the first ones, each on one line, and how many more there are.
-func names(paths []string, most int) string {
+// joinPaths joins paths for a message: the first ones, each on one line, and how many more there are.
+func joinPaths(paths []string, most int) string {
 	shown := make([]string, 0, most)
 	for i, p := range paths {
 		if i == most {

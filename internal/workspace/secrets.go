@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// secret says why an untracked file looks as if it held a secret, "" where it does not. Names are compared in lower case.
-func secret(file string) string {
+// secretReason says why an untracked file looks as if it held a secret, "" where it does not. Names are compared in lower case.
+func secretReason(file string) string {
 	p := strings.ToLower(file)
 	name := path.Base(p)
 	switch name {

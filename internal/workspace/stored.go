@@ -19,7 +19,7 @@ const writtenFile = "written"
 func FreezeDirectory(ctx context.Context, dir, freezes string, now func() time.Time) (Freeze, error) {
 	o, err := LoadOpened(dir)
 	if errors.Is(err, fs.ErrNotExist) { // it was complete when it was opened
-		return Freeze{}, lost(dir, fs.ErrNotExist)
+		return Freeze{}, lostError(dir, fs.ErrNotExist)
 	}
 	if err != nil {
 		return Freeze{}, err
@@ -32,8 +32,8 @@ func FreezeDirectory(ctx context.Context, dir, freezes string, now func() time.T
 	return MakeFreeze(ctx, FreezeRequest{Root: root, Base: o.Base, Rules: o.Rules, Source: o.Source, SourceRoot: o.Root, Dir: freezes, Now: now})
 }
 
-// Peek freezes the workspace in dir into a temporary folder, which is gone again when fn has returned.
-func Peek(ctx context.Context, dir string, now func() time.Time, fn func(Freeze) error) error {
+// FreezeTemporarily freezes the workspace in dir into a temporary folder, which is gone again when fn has returned.
+func FreezeTemporarily(ctx context.Context, dir string, now func() time.Time, fn func(Freeze) error) error {
 	tmp, err := files.TempDir("laufwerk-diff-")
 	if err != nil {
 		return failure.Wrap(err, failure.Failed, "make a temporary folder")
@@ -51,9 +51,9 @@ func MarkWritten(dir, digest string) error {
 	return failure.Wrap(files.Write(filepath.Join(dir, writtenFile), []byte(digest+"\n")), failure.HomeInvalid, "record what was written back")
 }
 
-// Unwritten says what the workspace in dir holds that was never written back, "" if nothing. A direct workspace, one that was
+// UnwrittenChanges says what the workspace in dir holds that was never written back, "" if nothing. A direct workspace, one that was
 // never completed and one that its agent removed hold nothing.
-func Unwritten(ctx context.Context, dir string) (string, error) {
+func UnwrittenChanges(ctx context.Context, dir string) (string, error) {
 	o, err := LoadOpened(dir)
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && o.Mode == ModeDirect) {
 		return "", nil

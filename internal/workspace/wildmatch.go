@@ -3,14 +3,14 @@ package workspace
 // wildmatch says whether a pattern of a .gitignore file matches a whole path. With slashes, "*", "?" and classes stop at
 // "/", and "**" between slashes stands for any number of directories; without, "*" matches everything.
 func wildmatch(pattern, text string, slashes bool) bool {
-	m := matching{slashes: slashes, budget: matchBudget}
+	m := globMatch{slashes: slashes, budget: matchBudget}
 	return m.match(pattern, text) == matched
 }
 
-type outcome int
+type matchResult int
 
 const (
-	matched outcome = iota
+	matched matchResult = iota
 	unmatched
 	exhausted // the text ended first: a "*" further left need not try a later start
 	stopped   // a slash stopped a "*": only a "**" further left may try on
@@ -20,12 +20,12 @@ const (
 // stars takes exponential time on the right path. Past it there is no match, so that the path counts as a change.
 const matchBudget = 1 << 16
 
-type matching struct {
+type globMatch struct {
 	slashes bool
 	budget  int
 }
 
-func (m *matching) match(p, t string) outcome {
+func (m *globMatch) match(p, t string) matchResult {
 	start := p
 	for ; p != ""; p, t = p[1:], t[1:] {
 		if m.budget--; m.budget < 0 {
@@ -45,9 +45,9 @@ func (m *matching) match(p, t string) outcome {
 				return unmatched
 			}
 		case '*':
-			return m.star(start, p, t)
+			return m.matchStar(start, p, t)
 		case '[':
-			rest, in := class(p[1:], t[0])
+			rest, in := parseClass(p[1:], t[0])
 			if rest == "" || !in || (m.slashes && t[0] == '/') {
 				return unmatched
 			}
@@ -64,8 +64,8 @@ func (m *matching) match(p, t string) outcome {
 	return matched
 }
 
-// star matches from a run of stars on; start is the pattern that this round of matching began with.
-func (m *matching) star(start, p, t string) outcome {
+// matchStar matches from a run of stars on; start is the pattern that this round of matching began with.
+func (m *globMatch) matchStar(start, p, t string) matchResult {
 	first := len(start) == len(p) || start[len(start)-len(p)-1] == '/'
 	stars := 0
 	for p != "" && p[0] == '*' {
@@ -118,9 +118,9 @@ func indexByte(s string, c byte) int {
 	return -1
 }
 
-// class reads a bracket expression after its "[" and says whether c is in it. What is left begins with the closing bracket;
+// parseClass reads a bracket expression after its "[" and says whether c is in it. What is left begins with the closing bracket;
 // it is empty where the expression is not closed.
-func class(p string, c byte) (rest string, in bool) {
+func parseClass(p string, c byte) (rest string, in bool) {
 	negated := false
 	if p != "" && (p[0] == '!' || p[0] == '^') {
 		negated, p = true, p[1:]
@@ -158,7 +158,7 @@ func class(p string, c byte) (rest string, in bool) {
 				prev = '['
 				break
 			}
-			is, known := named(p[2:2+end-1], c)
+			is, known := classByName(p[2:2+end-1], c)
 			if !known {
 				return "", false
 			}
@@ -172,7 +172,7 @@ func class(p string, c byte) (rest string, in bool) {
 	}
 }
 
-func named(name string, c byte) (in, known bool) { //nolint:cyclop // a table: one line for each class
+func classByName(name string, c byte) (in, known bool) { //nolint:cyclop // a table: one line for each class
 	upper, lower, digit := c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9'
 	graph := c > 0x20 && c < 0x7f
 	switch name {

@@ -516,13 +516,13 @@ func TestCompareAndTheDifferenceNeverLoseAPath(t *testing.T) {
 				t.Fatalf("%q is not in the list", c.Path)
 			}
 		}
-		if len(ToSurface(changes)) != len(changes) {
+		if len(PublicChanges(changes)) != len(changes) {
 			t.Fatal("the surface loses changes")
 		}
 	})
 }
 
-func TestDigestsTellNamesApart(t *testing.T) {
+func TestDigestsDistinguishNames(t *testing.T) {
 	one := func(p string) string { return digest([]Change{{Path: p, Kind: Added, After: &Entry{Type: Dir}}}) }
 	seen := map[string]string{}
 	for _, p := range []string{"a\xff", "a\xfe", "a\ufffd", "a", "a/b", "a\nb"} {
@@ -540,12 +540,12 @@ func TestRunsOnHost(t *testing.T) {
 		"conftest.py", "jest.config.ts", ".husky/pre-commit", ".pre-commit-config.yaml", ".gitattributes", ".gitmodules", "AGENTS.md", "x/CLAUDE.md", ".codex/config.toml",
 		".claude/settings.json", ".mcp.json", "MAKEFILE", "Make\u200bfile", "ＭＡＫＥＦＩＬＥ", "Makefile. ", "run.sh", ".\u200cgithub/x", "laufwerk/laufwerk.config.ts", ".GIT/config",
 	} {
-		if newClassifier().why(p) == "" {
+		if newClassifier().reasonFor(p) == "" {
 			t.Errorf("%q is not classified", p)
 		}
 	}
 	for _, p := range []string{"main.go", "src/app.ts", "README.md", "docs/github.md", "environment.md", "makefiles/readme.txt"} {
-		if why := newClassifier().why(p); why != "" {
+		if why := newClassifier().reasonFor(p); why != "" {
 			t.Errorf("%q is classified: %s", p, why)
 		}
 	}

@@ -24,14 +24,14 @@ func (p *Plan) Apply(ctx context.Context) error {
 	if err := p.start(); err != nil {
 		return err
 	}
-	return e.goOn(ctx)
+	return e.continueFromState(ctx)
 }
 
 // Continue brings the write-back in dir to its end after a kill. If everything was being put back, that is what it ends,
 // and the failure says why. NotFound where nothing is pending. noExchange does without the atomic exchange also where that was
 // not asked for when the write-back began, if it had not come so far as to try it.
 func Continue(ctx context.Context, dir string, noExchange bool) error {
-	p, err := needPending(dir)
+	p, err := loadPending(dir)
 	if err != nil {
 		return err
 	}
@@ -47,10 +47,10 @@ func (p *Plan) resume(ctx context.Context) error {
 		return err
 	}
 	defer e.close()
-	return e.goOn(ctx)
+	return e.continueFromState(ctx)
 }
 
-func needPending(dir string) (*Plan, error) {
+func loadPending(dir string) (*Plan, error) {
 	p, err := Pending(dir)
 	if err == nil && p == nil {
 		err = failure.New(failure.NotFound, "no write-back is half applied here").WithHint("laufwerk runs list --all")
@@ -58,14 +58,14 @@ func needPending(dir string) (*Plan, error) {
 	return p, err
 }
 
-// goOn does what is left from the state that the plan is in.
-func (e *engine) goOn(ctx context.Context) error {
+// continueFromState does what is left from the state that the plan is in.
+func (e *engine) continueFromState(ctx context.Context) error {
 	if e.doc.State == Aborting {
 		_, err := e.finishAbort(ctx)
 		if err != nil {
 			return err
 		}
-		return e.whyAborted()
+		return e.abortedError()
 	}
 	if e.doc.State == Planned {
 		if err := e.prepare(ctx); err != nil {
@@ -73,75 +73,75 @@ func (e *engine) goOn(ctx context.Context) error {
 		}
 	}
 	if e.doc.State == Staged || e.doc.State == Applying {
-		if err := e.change(ctx); err != nil {
+		if err := e.applySteps(ctx); err != nil {
 			return err
 		}
 	}
-	if err := e.sweep(ctx); err != nil {
-		return halfAppliedBecause(e.Plan, err)
+	if err := e.removeStaging(ctx); err != nil {
+		return halfAppliedCause(e.Plan, err)
 	}
-	return e.to(Done)
+	return e.setState(Done)
 }
 
 // prepare stages; what fails leaves nothing behind.
 func (e *engine) prepare(ctx context.Context) error {
-	if err := e.sweep(ctx); err != nil {
-		return halfAppliedBecause(e.Plan, err)
+	if err := e.removeStaging(ctx); err != nil {
+		return halfAppliedCause(e.Plan, err)
 	}
 	err := e.stage(ctx)
 	if err == nil {
-		err = e.to(Staged)
+		err = e.setState(Staged)
 	}
 	if err == nil {
 		return nil
 	}
-	if e.sweep(ctx) == nil {
+	if e.removeStaging(ctx) == nil {
 		e.doc.Cause, e.doc.CauseKind = err.Error(), failure.KindOf(err)
-		_ = e.to(Aborted) // on a full disk it stays planned, with nothing changed, and Continue or Abort ends it
+		_ = e.setState(Aborted) // on a full disk it stays planned, with nothing changed, and Continue or Abort ends it
 	}
 	return err
 }
 
-// change makes the source what the plan says.
-func (e *engine) change(ctx context.Context) error {
+// applySteps makes the source what the plan says.
+func (e *engine) applySteps(ctx context.Context) error {
 	if err := e.restage(ctx); err != nil {
-		return halfAppliedBecause(e.Plan, err)
+		return halfAppliedCause(e.Plan, err)
 	}
 	if e.doc.State == Staged {
-		if err := e.to(Applying); err != nil {
+		if err := e.setState(Applying); err != nil {
 			return err
 		}
 	}
 	for i := range e.doc.Steps {
 		path := string(e.doc.Steps[i].Path)
-		why, err := e.apply(i)
+		why, err := e.applyStep(i)
 		if err != nil {
 			why = "" // nothing is known of the source then
 		}
-		if vanished(err) {
+		if isVanished(err) {
 			why, err = "it or its directory was removed or replaced in the source while the write-back was under way", nil
 		}
 		if why != "" || err != nil {
-			return e.putBack(ctx, path, why, err)
+			return e.rollBack(ctx, path, why, err)
 		}
 	}
 	if path, why, err := e.verify(); why != "" || err != nil {
-		return e.putBack(ctx, path, why, err)
+		return e.rollBack(ctx, path, why, err)
 	}
-	e.point("before-sync")
+	e.crashPoint("before-sync")
 	if err := e.sync(); err != nil {
-		return e.putBack(ctx, e.doc.Source, "", err)
+		return e.rollBack(ctx, e.doc.Source, "", err)
 	}
-	return e.to(Applied)
+	return e.setState(Applied)
 }
 
-// vanished says that a path, or what leads to it, is not what it was a moment ago.
-func vanished(err error) bool {
+// isVanished says that a path, or what leads to it, is not what it was a moment ago.
+func isVanished(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, safefs.ErrNotDir) || errors.Is(err, safefs.ErrLink)
 }
 
-// apply does step i, or what is left of it. why is a conflict: the source is not what was compared.
-func (e *engine) apply(i int) (why string, err error) {
+// applyStep does step i, or what is left of it. why is a conflict: the source is not what was compared.
+func (e *engine) applyStep(i int) (why string, err error) {
 	switch e.doc.Steps[i].Do {
 	case Create:
 		return e.create(i)
@@ -155,34 +155,34 @@ func (e *engine) apply(i int) (why string, err error) {
 }
 
 const (
-	changedMeanwhile = "it was changed in the source while the write-back was under way"
-	takenMeanwhile   = "something was made there in the source while the write-back was under way"
+	changedMeanwhileText = "it was changed in the source while the write-back was under way"
+	createdMeanwhileText = "something was made there in the source while the write-back was under way"
 )
 
 func (e *engine) create(i int) (string, error) {
-	ph, err := e.phase(i)
-	if err != nil || ph != waiting {
+	ph, err := e.stepPhase(i)
+	if err != nil || ph != phaseWaiting {
 		return "", err
 	}
 	s := &e.doc.Steps[i]
-	e.point("before-create")
-	err = e.move(e.fresh(i), string(s.Path))
-	e.point("after-create")
+	e.crashPoint("before-create")
+	err = e.move(e.newSlot(i), string(s.Path))
+	e.crashPoint("after-create")
 	if !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	now, err := e.at(s.Path)
+	now, err := e.imageAt(s.Path)
 	if err != nil {
 		return "", err
 	}
-	if now.is(s.After) {
-		return "", e.root.Rename(e.fresh(i), e.unneeded(i))
+	if now.equals(s.After) {
+		return "", e.root.Rename(e.newSlot(i), e.removedSlot(i))
 	}
-	return takenMeanwhile, nil
+	return createdMeanwhileText, nil
 }
 
 func (e *engine) replace(i int) (string, error) {
-	ph, err := e.phase(i)
+	ph, err := e.stepPhase(i)
 	if err != nil {
 		return "", err
 	}
@@ -196,37 +196,37 @@ func (e *engine) replace(i int) (string, error) {
 	case aside:
 		return e.install(i)
 	case exchanged:
-		ok, err := e.swapped(path, e.fresh(i), s.Before, s.After)
+		ok, err := e.wasExchanged(path, e.newSlot(i), s.Before, s.After)
 		if err != nil || !ok {
-			return changedMeanwhile, err
+			return changedMeanwhileText, err
 		}
-		return e.settle(i)
+		return e.recordVerified(i)
 	}
-	now, err := e.at(s.Path)
+	now, err := e.imageAt(s.Path)
 	if err != nil {
 		return "", err
 	}
-	if now.is(s.After) {
-		return "", e.root.Rename(e.fresh(i), e.unneeded(i))
+	if now.equals(s.After) {
+		return "", e.root.Rename(e.newSlot(i), e.removedSlot(i))
 	}
 	if ok, err := e.matches(path, s.Before); err != nil || !ok {
-		return changedMeanwhile, err
+		return changedMeanwhileText, err
 	}
 	if e.doc.NoExchange {
 		return e.replaceInTwo(i)
 	}
-	ok, err := e.swap(path, e.fresh(i), s.Before, s.After)
+	ok, err := e.exchangeVerified(path, e.newSlot(i), s.Before, s.After)
 	if err != nil || !ok {
-		return changedMeanwhile, err
+		return changedMeanwhileText, err
 	}
-	return e.settle(i)
+	return e.recordVerified(i)
 }
 
-// settle notes that what came out of an exchange was the original.
-func (e *engine) settle(i int) (string, error) {
-	e.point("before-settle")
-	err := e.root.Rename(e.fresh(i), e.displaced(i))
-	e.point("after-settle")
+// recordVerified notes that what came out of an exchange was the original.
+func (e *engine) recordVerified(i int) (string, error) {
+	e.crashPoint("before-settle")
+	err := e.root.Rename(e.newSlot(i), e.originalSlot(i))
+	e.crashPoint("after-settle")
 	return "", err
 }
 
@@ -243,23 +243,23 @@ func (e *engine) replaceInTwo(i int) (string, error) {
 
 func (e *engine) install(i int) (string, error) {
 	s := &e.doc.Steps[i]
-	e.point("before-install")
-	err := e.move(e.fresh(i), string(s.Path))
-	e.point("after-install")
+	e.crashPoint("before-install")
+	err := e.move(e.newSlot(i), string(s.Path))
+	e.crashPoint("after-install")
 	if errors.Is(err, fs.ErrExist) {
-		return takenMeanwhile, nil
+		return createdMeanwhileText, nil
 	}
 	return "", err
 }
 
 // moveAside renames a path of the source into the staging directory and looks at what was moved.
 func (e *engine) moveAside(i int, want *image) (string, error) {
-	path, slot := string(e.doc.Steps[i].Path), e.displaced(i)
-	e.point("before-aside")
+	path, slot := string(e.doc.Steps[i].Path), e.originalSlot(i)
+	e.crashPoint("before-aside")
 	if err := e.move(path, slot); err != nil {
 		return "", err
 	}
-	e.point("after-aside")
+	e.crashPoint("after-aside")
 	ok, err := e.matches(slot, want)
 	if ok || err != nil {
 		return "", err
@@ -267,37 +267,37 @@ func (e *engine) moveAside(i int, want *image) (string, error) {
 	if err := e.move(slot, path); err != nil && !errors.Is(err, fs.ErrExist) { // what is there now is newer; the other is rescued
 		return "", err
 	}
-	return changedMeanwhile, nil
+	return changedMeanwhileText, nil
 }
 
 func (e *engine) chmod(i int) (string, error) {
 	s := &e.doc.Steps[i]
-	now, err := e.at(s.Path)
-	if err != nil || now.is(s.After) {
+	now, err := e.imageAt(s.Path)
+	if err != nil || now.equals(s.After) {
 		return "", err
 	}
-	if !now.is(s.Before) {
-		return changedMeanwhile, nil
+	if !now.equals(s.Before) {
+		return changedMeanwhileText, nil
 	}
-	e.point("before-chmod")
+	e.crashPoint("before-chmod")
 	err = e.root.Chmod(string(s.Path), s.After.Mode)
-	e.point("after-chmod")
+	e.crashPoint("after-chmod")
 	return "", err
 }
 
 func (e *engine) remove(i int) (string, error) {
-	ph, err := e.phase(i)
-	if err != nil || ph != waiting {
+	ph, err := e.stepPhase(i)
+	if err != nil || ph != phaseWaiting {
 		return "", err
 	}
 	s := &e.doc.Steps[i]
-	now, err := e.at(s.Path)
+	now, err := e.imageAt(s.Path)
 	if err != nil || now == nil {
 		return "", err
 	}
 	ok, err := e.matches(string(s.Path), s.Before)
 	if err != nil || !ok {
-		return changedMeanwhile, err
+		return changedMeanwhileText, err
 	}
 	return e.moveAside(i, s.Before)
 }
@@ -305,17 +305,17 @@ func (e *engine) remove(i int) (string, error) {
 // verify looks at every displaced original once more: an editor that held the file open may have written into it after it
 // was displaced.
 func (e *engine) verify() (path, why string, err error) {
-	e.point("before-verify")
+	e.crashPoint("before-verify")
 	for i := range e.doc.Steps {
 		s := &e.doc.Steps[i]
-		there, err := e.root.Exists(e.displaced(i))
+		there, err := e.root.Exists(e.originalSlot(i))
 		if err != nil {
 			return string(s.Path), "", err
 		}
 		if !there {
 			continue
 		}
-		ok, err := e.matches(e.displaced(i), s.Before)
+		ok, err := e.matches(e.originalSlot(i), s.Before)
 		if err != nil {
 			return string(s.Path), "", err
 		}
@@ -326,59 +326,59 @@ func (e *engine) verify() (path, why string, err error) {
 	return "", "", nil
 }
 
-// putBack answers a conflict or an error in the middle of the change. If every path written so far still holds what was
+// rollBack answers a conflict or an error in the middle of the change. If every path written so far still holds what was
 // written, all of it is put back and the source is as it was. Otherwise nothing more is touched.
-func (e *engine) putBack(ctx context.Context, path, why string, cause error) error {
+func (e *engine) rollBack(ctx context.Context, path, why string, cause error) error {
 	var found findings
 	if why != "" {
 		found.conflict(path, "%s", why)
 	}
-	foreign, err := e.foreign()
+	foreign, err := e.changedSinceWrite()
 	if err != nil || len(foreign) > 0 {
-		return halfApplied(e.Plan, append(found, foreign...))
+		return halfAppliedError(e.Plan, append(found, foreign...))
 	}
 	e.doc.Why = found
 	if cause != nil {
-		b := broken(cause, path, "everything was put back")
+		b := ioFailure(cause, path, "everything was put back")
 		e.doc.Cause, e.doc.CauseKind = b.Error(), failure.KindOf(b)
 	}
-	if err := e.to(Aborting); err != nil {
-		return halfAppliedBecause(e.Plan, err)
+	if err := e.setState(Aborting); err != nil {
+		return halfAppliedCause(e.Plan, err)
 	}
 	if _, err := e.finishAbort(ctx); err != nil {
 		return err
 	}
-	return e.whyAborted()
+	return e.abortedError()
 }
 
-// foreign are the paths that were written and changed by somebody since.
-func (e *engine) foreign() (findings, error) {
+// changedSinceWrite are the paths that were written and changed by somebody since.
+func (e *engine) changedSinceWrite() (findings, error) {
 	var out findings
 	for i := range e.doc.Steps {
 		s := &e.doc.Steps[i]
 		if s.After == nil {
 			continue
 		}
-		ph, err := e.phase(i)
+		ph, err := e.stepPhase(i)
 		if err != nil {
 			return nil, err
 		}
 		if ph != finished && ph != exchanged {
 			continue
 		}
-		now, err := e.at(s.Path)
+		now, err := e.imageAt(s.Path)
 		if err != nil {
 			return nil, err
 		}
-		if !now.is(s.After) {
+		if !now.equals(s.After) {
 			out.conflict(string(s.Path), "it was changed in the source after it was written")
 		}
 	}
 	return out, nil
 }
 
-// whyAborted is the failure of a write-back that put everything back.
-func (e *engine) whyAborted() error {
+// abortedError is the failure of a write-back that put everything back.
+func (e *engine) abortedError() error {
 	outcome := "everything was put back"
 	if f := e.doc.Why.failure(outcome); f != nil {
 		return f
@@ -389,11 +389,11 @@ func (e *engine) whyAborted() error {
 	return failure.New(failure.NotApproved, "the write-back was aborted")
 }
 
-func halfAppliedBecause(p *Plan, err error) error {
+func halfAppliedCause(p *Plan, err error) error {
 	if failure.Is(err, failure.HalfApplied) {
 		return err
 	}
-	e := halfApplied(p, nil)
+	e := halfAppliedError(p, nil)
 	e.Err = fmt.Errorf("it cannot go on: %w", err)
 	return e
 }

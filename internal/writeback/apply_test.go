@@ -260,7 +260,7 @@ func halfAppliedWorld(t *testing.T) *world {
 	}
 	w.fails(p.Apply(context.Background()), failure.HalfApplied, map[string]string{"a": "after it was written", "c": "while the write-back"})
 	w.Helper()
-	got := look(t, w.source)
+	got := readTree(t, w.source)
 	for path, want := range (tree{"a": file("mine"), "b": file("2"), "c": file("mine too")}) {
 		if got[path] != want {
 			t.Errorf("%s holds %v", path, got[path])

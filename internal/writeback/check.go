@@ -18,16 +18,16 @@ import (
 type checker struct {
 	req     Request
 	root    *safefs.Root
-	changes []*change // by path bytes, so that a directory comes before what is in it
-	byPath  map[string]*change
-	in      map[string][]*change // by the directory that holds them
+	changes []*pathChange // by path bytes, so that a directory comes before what is in it
+	byPath  map[string]*pathChange
+	in      map[string][]*pathChange // by the directory that holds them
 	listing map[string][]string
 	folds   map[string]bool
 	found   findings
 }
 
-// change is one path of the freeze with what the source holds there.
-type change struct {
+// pathChange is one path of the freeze with what the source holds there.
+type pathChange struct {
 	path          string
 	before, after *image
 	source        *image
@@ -38,51 +38,51 @@ type change struct {
 }
 
 func newChecker(req Request, root *safefs.Root) *checker {
-	return &checker{req: req, root: root, byPath: map[string]*change{}, in: map[string][]*change{}, listing: map[string][]string{}, folds: map[string]bool{}}
+	return &checker{req: req, root: root, byPath: map[string]*pathChange{}, in: map[string][]*pathChange{}, listing: map[string][]string{}, folds: map[string]bool{}}
 }
 
 func (c *checker) run(ctx context.Context) ([]step, error) {
-	if err := c.load(); err != nil {
+	if err := c.loadChanges(); err != nil {
 		return nil, err
 	}
 	for _, ch := range c.changes {
 		if err := ctx.Err(); err != nil {
 			return nil, failure.Wrap(err, failure.Interrupted, "the write-back was interrupted before it changed anything")
 		}
-		c.one(ch)
+		c.checkChange(ch)
 	}
-	c.emptied()
-	c.links()
+	c.checkEmptied()
+	c.checkLinks()
 	c.repositories()
-	c.hooks()
-	c.projects()
+	c.checkHooks()
+	c.checkProjects()
 	c.collisions()
 	if e := c.found.failure("nothing was changed"); e != nil {
 		return nil, e
 	}
-	return c.steps(), nil
+	return c.orderSteps(), nil
 }
 
-// load takes the freeze's changes and holds them against the bounds.
-func (c *checker) load() error {
+// loadChanges takes the freeze's changes and holds them against the bounds.
+func (c *checker) loadChanges() error {
 	var bytes int64
 	for i := range c.req.Freeze.Changes {
 		ch := &c.req.Freeze.Changes[i]
 		if ch.Before == nil && ch.After == nil {
 			continue
 		}
-		n := &change{path: ch.Path, before: imageOf(ch.Before), after: imageOf(ch.After)}
+		n := &pathChange{path: ch.Path, before: imageOf(ch.Before), after: imageOf(ch.After)}
 		if c.byPath[n.path] != nil {
 			return failure.New(failure.Internal, "the freeze names %q twice", n.path)
 		}
 		c.byPath[n.path] = n
 		c.in[parent(n.path)] = append(c.in[parent(n.path)], n)
 		c.changes = append(c.changes, n)
-		if n.after != nil && n.after.Type == workspace.File && !n.after.holds(n.before) {
+		if n.after != nil && n.after.Type == workspace.File && !n.after.sameContent(n.before) {
 			bytes += n.after.Size
 		}
 	}
-	slices.SortFunc(c.changes, func(a, b *change) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(c.changes, func(a, b *pathChange) int { return strings.Compare(a.path, b.path) })
 	if len(c.changes) <= c.req.MaxFiles && bytes <= c.req.MaxBytes {
 		return nil
 	}
@@ -95,26 +95,26 @@ func (c *checker) load() error {
 	return e
 }
 
-// bar records why a path may never be written; conflict why it cannot be now.
-func (c *checker) bar(ch *change, format string, args ...any) {
+// refuse records why a path may never be written; conflict why it cannot be now.
+func (c *checker) refuse(ch *pathChange, format string, args ...any) {
 	ch.barred = true
 	c.found.refuse(ch.path, format, args...)
 }
 
-func (c *checker) conflict(ch *change, format string, args ...any) {
+func (c *checker) conflict(ch *pathChange, format string, args ...any) {
 	ch.barred = true
 	c.found.conflict(ch.path, format, args...)
 }
 
-// one judges a change by itself.
-func (c *checker) one(ch *change) {
+// checkChange judges a change by itself.
+func (c *checker) checkChange(ch *pathChange) {
 	if why := refusedName(ch.path); why != "" {
-		c.bar(ch, "%s", why)
+		c.refuse(ch, "%s", why)
 		return
 	}
 	for _, i := range []*image{ch.before, ch.after} {
 		if i != nil && i.Type != workspace.File && i.Type != workspace.Dir && i.Type != workspace.Symlink {
-			c.bar(ch, "it is a %s", i.Link)
+			c.refuse(ch, "it is a %s", i.Link)
 			return
 		}
 	}
@@ -127,11 +127,11 @@ func (c *checker) one(ch *change) {
 			ch.info, err = c.root.Lstat(ch.path)
 		}
 		if errors.Is(err, safefs.ErrMount) {
-			c.bar(ch, "something is mounted there in the source")
+			c.refuse(ch, "something is mounted there in the source")
 			return
 		}
 		if err != nil {
-			c.conflict(ch, "it cannot be read in the source: %v", cause(err))
+			c.conflict(ch, "it cannot be read in the source: %v", rootCause(err))
 			return
 		}
 	}
@@ -148,26 +148,26 @@ const (
 )
 
 // parentsOf examines the directories above a change's path.
-func (c *checker) parentsOf(ch *change) parents {
+func (c *checker) parentsOf(ch *pathChange) parents {
 	for _, dir := range ancestors(ch.path) {
 		info, err := c.root.Lstat(dir)
 		missing := errors.Is(err, fs.ErrNotExist)
 		d := c.byPath[dir]
 		switch {
 		case err != nil && !missing:
-			c.conflict(ch, "its directory %q cannot be read in the source: %v", dir, cause(err))
+			c.conflict(ch, "its directory %q cannot be read in the source: %v", dir, rootCause(err))
 			return parentsRefused
 		case !missing && info.Mount:
-			c.bar(ch, "something is mounted at its directory %q in the source", dir)
+			c.refuse(ch, "something is mounted at its directory %q in the source", dir)
 			return parentsRefused
 		case d != nil && !d.after.isDir() && ch.after != nil:
-			c.bar(ch, "its directory %q is no directory in the workspace", dir)
+			c.refuse(ch, "its directory %q is no directory in the workspace", dir)
 			return parentsRefused
 		case !missing && info.Type == safefs.Dir:
 		case d != nil: // becomes a directory, or stops being one; what the source has instead is d's own affair
 			return parentsAbsent
 		case !missing && info.Type == safefs.Symlink:
-			c.bar(ch, "its directory %q is a link in the source", dir)
+			c.refuse(ch, "its directory %q is a link in the source", dir)
 			return parentsRefused
 		case ch.after == nil: // gone already
 			return parentsAbsent
@@ -183,24 +183,24 @@ func (c *checker) parentsOf(ch *change) parents {
 }
 
 // compare holds base, freeze and source of one path against each other.
-func (c *checker) compare(ch *change) {
+func (c *checker) compare(ch *pathChange) {
 	base, frozen, source := ch.before, ch.after, ch.source
 	switch {
 	case frozen == nil && source == nil:
-	case frozen == nil && source.holds(base):
+	case frozen == nil && source.sameContent(base):
 		ch.do = Remove
 	case source == nil && base == nil:
-		ch.do, ch.result = Create, c.made(frozen, newMode(frozen.Mode))
+		ch.do, ch.result = Create, c.resultingImage(frozen, newMode(frozen.Mode))
 	case source == nil:
 		c.conflict(ch, "it is no longer in the source")
-	case source.holds(frozen):
+	case source.sameContent(frozen):
 		c.sameContent(ch)
-	case frozen != nil && source.holds(base):
+	case frozen != nil && source.sameContent(base):
 		mode := newMode(frozen.Mode)
 		if source.Type == workspace.File && frozen.Type == workspace.File {
-			mode = keptMode(source.Mode, base.Mode, frozen.Mode)
+			mode = mergeMode(source.Mode, base.Mode, frozen.Mode)
 		}
-		ch.do, ch.result = Replace, c.made(frozen, mode)
+		ch.do, ch.result = Replace, c.resultingImage(frozen, mode)
 	case base == nil:
 		c.conflict(ch, "the source has a %s there now", source.describe())
 	case source.Type != base.Type:
@@ -211,7 +211,7 @@ func (c *checker) compare(ch *change) {
 }
 
 // sameContent: nothing is to be written, but perhaps the executable bits are to be set.
-func (c *checker) sameContent(ch *change) {
+func (c *checker) sameContent(ch *pathChange) {
 	source, frozen := ch.source, ch.after
 	if source.Type != workspace.File || executable(source.Mode) == executable(frozen.Mode) {
 		return
@@ -220,12 +220,12 @@ func (c *checker) sameContent(ch *change) {
 		c.conflict(ch, "the source has the same file now, with other executable bits")
 		return
 	}
-	if mode := keptMode(source.Mode, ch.before.Mode, frozen.Mode); executable(mode) != executable(source.Mode) {
-		ch.do, ch.result = Chmod, c.made(source, mode)
+	if mode := mergeMode(source.Mode, ch.before.Mode, frozen.Mode); executable(mode) != executable(source.Mode) {
+		ch.do, ch.result = Chmod, c.resultingImage(source, mode)
 	}
 }
 
-func (c *checker) made(of *image, mode uint32) *image {
+func (c *checker) resultingImage(of *image, mode uint32) *image {
 	n := *of
 	n.Mode = mode
 	switch n.Type {
@@ -244,15 +244,15 @@ func (i *image) describe() string {
 	return map[workspace.Type]string{workspace.File: "file", workspace.Dir: "directory", workspace.Symlink: "link"}[i.Type]
 }
 
-// emptied finds directories that are to go, or to become something else, and still hold something in the source.
-func (c *checker) emptied() {
+// checkEmptied finds directories that are to go, or to become something else, and still hold something in the source.
+func (c *checker) checkEmptied() {
 	for _, ch := range c.changes {
 		if ch.barred || !ch.source.isDir() || ch.do != Remove && ch.do != Replace {
 			continue
 		}
-		names, err := c.names(ch.path)
+		names, err := c.listNames(ch.path)
 		if err != nil {
-			c.conflict(ch, "it cannot be read in the source: %v", cause(err))
+			c.conflict(ch, "it cannot be read in the source: %v", rootCause(err))
 			continue
 		}
 		var left []string
@@ -267,13 +267,13 @@ func (c *checker) emptied() {
 	}
 }
 
-// names lists a directory of the source; one that is not there is empty.
-func (c *checker) names(dir string) ([]string, error) {
+// listNames lists a directory of the source; one that is not there is empty.
+func (c *checker) listNames(dir string) ([]string, error) {
 	if l, ok := c.listing[dir]; ok {
 		return l, nil
 	}
 	l, err := c.root.ReadDir(dir)
-	if vanished(err) {
+	if isVanished(err) {
 		l, err = nil, nil
 	}
 	if err == nil {
@@ -282,15 +282,15 @@ func (c *checker) names(dir string) ([]string, error) {
 	return l, err
 }
 
-// steps puts the changes into the order in which they can be carried out: directories from the top, then files and links,
+// orderSteps puts the changes into the order in which they can be carried out: directories from the top, then files and links,
 // then removals from the bottom, and last what takes the place of an emptied directory.
-func (c *checker) steps() []step {
+func (c *checker) orderSteps() []step {
 	var phases [4][]step
 	for _, ch := range c.changes {
 		if ch.do == "" {
 			continue
 		}
-		s := step{Path: raw(ch.path), Do: ch.do, Before: ch.source, After: ch.result, Note: c.note(ch)}
+		s := step{Path: rawPath(ch.path), Do: ch.do, Before: ch.source, After: ch.result, Note: c.sideNote(ch)}
 		phase := 1
 		switch {
 		case ch.do == Remove:
@@ -306,8 +306,8 @@ func (c *checker) steps() []step {
 	return slices.Concat(phases[:]...)
 }
 
-// note says what changes beside the path itself.
-func (c *checker) note(ch *change) string {
+// sideNote says what changes beside the path itself.
+func (c *checker) sideNote(ch *pathChange) string {
 	if ch.source == nil || ch.source.Type != workspace.File || ch.do == Remove {
 		return ""
 	}
@@ -328,8 +328,8 @@ func (c *checker) note(ch *change) string {
 	return strings.Join(notes, "; ")
 }
 
-// cause is what went wrong without the operation and the path, which the finding names already.
-func cause(err error) error {
+// rootCause is what went wrong without the operation and the path, which the finding names already.
+func rootCause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return p.Err

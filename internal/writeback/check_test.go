@@ -118,7 +118,7 @@ func TestRefused(t *testing.T) {
 			source := tc.base.with(tc.source)
 			w := newWorld(t, tc.base, tc.base.with(tc.change), source)
 			w.req.Allow = tc.allow
-			before := look(t, w.source)
+			before := readTree(t, w.source)
 			w.fails(w.run(), failure.WriteBackRefused, tc.want)
 			w.holds(before)
 		})
@@ -190,7 +190,7 @@ func TestConflicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, base, base.with(tc.change), base.with(tc.source))
-			before := look(t, w.source)
+			before := readTree(t, w.source)
 			w.fails(w.run(), failure.WriteBackConflict, tc.want)
 			w.holds(before)
 		})
@@ -225,7 +225,7 @@ func TestAnotherRoot(t *testing.T) {
 	if err := w.run(); !failure.Is(err, failure.WriteBackConflict) {
 		t.Errorf("a link to the root: got %v", err)
 	}
-	same(t, "the old root", look(t, w.source+"-old"), tree{})
+	same(t, "the old root", readTree(t, w.source+"-old"), tree{})
 }
 
 // What both sides did alike is no conflict, and a mode that the workspace left alone stays as the source has it.

@@ -10,19 +10,19 @@ import (
 
 // finding is one reason why one path cannot be written back.
 type finding struct {
-	Path    raw    `json:"path"`
-	Why     string `json:"why"`
-	Refused bool   `json:"refused,omitempty"` // may never be written, whatever the source holds
+	Path    rawPath `json:"path"`
+	Why     string  `json:"why"`
+	Refused bool    `json:"refused,omitempty"` // may never be written, whatever the source holds
 }
 
 type findings []finding
 
 func (f *findings) refuse(path, format string, args ...any) {
-	*f = append(*f, finding{raw(path), fmt.Sprintf(format, args...), true})
+	*f = append(*f, finding{rawPath(path), fmt.Sprintf(format, args...), true})
 }
 
 func (f *findings) conflict(path, format string, args ...any) {
-	*f = append(*f, finding{raw(path), fmt.Sprintf(format, args...), false})
+	*f = append(*f, finding{rawPath(path), fmt.Sprintf(format, args...), false})
 }
 
 func (f findings) paths() []string {

@@ -96,8 +96,8 @@ func (t tree) make(tb testing.TB, root string) {
 	}
 }
 
-// look reads a directory back.
-func look(tb testing.TB, root string) tree {
+// readTree reads a directory back.
+func readTree(tb testing.TB, root string) tree {
 	tb.Helper()
 	t := tree{}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -259,7 +259,7 @@ func (w *world) path(rel string) string { return filepath.Join(w.source, rel) }
 
 func (w *world) holds(want tree) {
 	w.Helper()
-	same(w.TB, "the source", look(w.TB, w.source), want)
+	same(w.TB, "the source", readTree(w.TB, w.source), want)
 }
 
 // fails asserts the kind and that each path is named with a reason that contains the text.

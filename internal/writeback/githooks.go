@@ -35,8 +35,8 @@ func hookDirs(source, dir string, vars map[string]string) []string {
 		if dir == "" {
 			continue
 		}
-		for _, from := range []string{source, onDisk(source)} {
-			for _, to := range []string{dir, onDisk(dir)} {
+		for _, from := range []string{source, resolveExisting(source)} {
+			for _, to := range []string{dir, resolveExisting(dir)} {
 				if rel, err := filepath.Rel(from, to); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && !slices.Contains(out, rel) {
 					out = append(out, rel)
 				}
@@ -46,8 +46,8 @@ func hookDirs(source, dir string, vars map[string]string) []string {
 	return out
 }
 
-// onDisk is path with the links followed in as much of it as is there.
-func onDisk(path string) string {
+// resolveExisting is path with the links followed in as much of it as is there.
+func resolveExisting(path string) string {
 	rest := ""
 	for p := path; ; p = filepath.Dir(p) {
 		if real, err := filepath.EvalSymlinks(p); err == nil {

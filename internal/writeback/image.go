@@ -17,18 +17,18 @@ type image struct {
 	Mode   uint32         `json:"mode"`
 	Size   int64          `json:"size,omitempty"`
 	SHA256 string         `json:"sha256,omitempty"`
-	Link   raw            `json:"link,omitempty"` // target of a symlink, kind of an Other
+	Link   rawPath        `json:"link,omitempty"` // target of a symlink, kind of an Other
 }
 
 func imageOf(e *workspace.Entry) *image {
 	if e == nil {
 		return nil
 	}
-	return &image{Type: e.Type, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Link: raw(e.Link)}
+	return &image{Type: e.Type, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Link: rawPath(e.Link)}
 }
 
-// holds says whether both are of one type and content, whatever their modes.
-func (i *image) holds(o *image) bool {
+// sameContent says whether both are of one type and content, whatever their modes.
+func (i *image) sameContent(o *image) bool {
 	if i == nil || o == nil {
 		return i == o
 	}
@@ -45,9 +45,9 @@ func (i *image) holds(o *image) bool {
 	}
 }
 
-// is says whether both are the same, the mode of a file included.
-func (i *image) is(o *image) bool {
-	return i.holds(o) && (i == nil || i.Type != workspace.File || i.Mode == o.Mode)
+// equals says whether both are the same, the mode of a file included.
+func (i *image) equals(o *image) bool {
+	return i.sameContent(o) && (i == nil || i.Type != workspace.File || i.Mode == o.Mode)
 }
 
 func (i *image) isDir() bool { return i != nil && i.Type == workspace.Dir }
@@ -70,11 +70,11 @@ func read(root *safefs.Root, path string) (*image, error) {
 		return &image{Type: workspace.Dir, Mode: info.Mode}, nil
 	case safefs.Symlink:
 		target, err := root.Readlink(path)
-		return &image{Type: workspace.Symlink, Link: raw(target)}, err
+		return &image{Type: workspace.Symlink, Link: rawPath(target)}, err
 	case safefs.File:
 		return readFile(root, path, io.Discard)
 	default:
-		return &image{Type: workspace.Other, Link: raw(info.Type.String())}, nil
+		return &image{Type: workspace.Other, Link: rawPath(info.Type.String())}, nil
 	}
 }
 
@@ -111,10 +111,10 @@ func newMode(mode uint32) uint32 {
 	return 0o644
 }
 
-// keptMode is the source's mode with the executable bits that the change asks for. Whether a file can be executed is one
+// mergeMode is the source's mode with the executable bits that the change asks for. Whether a file can be executed is one
 // bit between base and workspace: where the workspace left it alone, the source's stays. Who may read it may then execute
 // it. Setuid, setgid and sticky never survive new content.
-func keptMode(source, base, frozen uint32) uint32 {
+func mergeMode(source, base, frozen uint32) uint32 {
 	mode := source & 0o777
 	switch {
 	case executable(base) == executable(frozen) || executable(source) == executable(frozen):

@@ -137,7 +137,7 @@ func finish(t *testing.T, w *world, end string) tree {
 		return allFrozen
 	}
 	if pend == nil {
-		if got := look(t, w.source); maps.Equal(got, allFrozen.full()) {
+		if got := readTree(t, w.source); maps.Equal(got, allFrozen.full()) {
 			return allFrozen
 		}
 		return allBase

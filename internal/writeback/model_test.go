@@ -72,8 +72,8 @@ func union(a, b tree) tree {
 	return out
 }
 
-// apart says whether the source's own changes and the workspace's have nothing to do with each other.
-func apart(base, frozen, source tree) bool {
+// areIndependent says whether the source's own changes and the workspace's have nothing to do with each other.
+func areIndependent(base, frozen, source tree) bool {
 	for p := range union(base, frozen) {
 		if base[p] == frozen[p] {
 			continue
@@ -112,7 +112,7 @@ func TestModel(t *testing.T) {
 		p, err := Check(ctx, w.req)
 		if err != nil {
 			// A directory that the user made a link is refused, everything else is a conflict.
-			if k := failure.KindOf(err); k != failure.WriteBackConflict && k != failure.WriteBackRefused || apart(base, frozen, source) {
+			if k := failure.KindOf(err); k != failure.WriteBackConflict && k != failure.WriteBackRefused || areIndependent(base, frozen, source) {
 				rt.Fatal(err, failure.As(err).Conditions)
 			}
 			mustHold(rt, w, source)
@@ -138,7 +138,7 @@ func TestModel(t *testing.T) {
 			rt.Fatal(err)
 		}
 		if pend := must(Pending(w.req.Dir)); killed && pend == nil {
-			if must(load(w.req.Dir)) != nil {
+			if must(loadPlan(w.req.Dir)) != nil {
 				mustHold(rt, w, want) // killed after the end
 			} else {
 				mustHold(rt, w, source)
@@ -166,7 +166,7 @@ func TestModel(t *testing.T) {
 }
 
 func mustHold(rt *rapid.T, w *world, want tree) {
-	got := look(w.TB, w.source)
+	got := readTree(w.TB, w.source)
 	if !maps.Equal(got, want) {
 		rt.Fatalf("the source holds\n%v, want\n%v", got, want)
 	}

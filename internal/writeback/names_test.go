@@ -56,7 +56,7 @@ func TestRefusedNames(t *testing.T) {
 	}
 }
 
-func TestFoldKeepsApartWhatIsNotText(t *testing.T) {
+func TestFoldDistinguishesWhatIsNotText(t *testing.T) {
 	if fold("a\xff") == fold("a\xfe") {
 		t.Error("two names that are not UTF-8 became the same")
 	}

@@ -83,11 +83,11 @@ type document struct {
 }
 
 type step struct {
-	Path   raw    `json:"path"`
-	Do     Action `json:"do"`
-	Before *image `json:"before,omitempty"` // what the source held at the check
-	After  *image `json:"after,omitempty"`  // what it is to hold, with the mode that it gets
-	Note   string `json:"note,omitempty"`
+	Path   rawPath `json:"path"`
+	Do     Action  `json:"do"`
+	Before *image  `json:"before,omitempty"` // what the source held at the check
+	After  *image  `json:"after,omitempty"`  // what it is to hold, with the mode that it gets
+	Note   string  `json:"note,omitempty"`
 }
 
 func newPlan(req Request, steps []step) (*Plan, error) {
@@ -105,7 +105,7 @@ func newPlan(req Request, steps []step) (*Plan, error) {
 
 // Pending is the plan in dir that is neither done nor aborted, nil where there is none.
 func Pending(dir string) (*Plan, error) {
-	p, err := load(dir)
+	p, err := loadPlan(dir)
 	if err != nil || p == nil || p.doc.State == Done || p.doc.State == Aborted {
 		return nil, err
 	}
@@ -114,14 +114,14 @@ func Pending(dir string) (*Plan, error) {
 
 // Finished is the last plan in dir if it was carried out whole, nil otherwise.
 func Finished(dir string) (*Plan, error) {
-	p, err := load(dir)
+	p, err := loadPlan(dir)
 	if err != nil || p == nil || p.doc.State != Done {
 		return nil, err
 	}
 	return p, nil
 }
 
-func load(dir string) (*Plan, error) {
+func loadPlan(dir string) (*Plan, error) {
 	p := &Plan{dir: dir}
 	err := files.ReadJSON(filepath.Join(dir, planFile), &p.doc)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,20 +163,20 @@ func (p *Plan) Steps() []Step {
 	return out
 }
 
-// to records the next state durably.
-func (p *Plan) to(s State) error {
-	p.point("before-" + string(s))
+// setState records the next state durably.
+func (p *Plan) setState(s State) error {
+	p.crashPoint("before-" + string(s))
 	was := p.doc.State
 	p.doc.State = s
 	if err := files.WriteJSON(filepath.Join(p.dir, planFile), &p.doc); err != nil {
 		p.doc.State = was
 		return failure.Wrap(err, failure.HomeInvalid, "cannot record that the write-back is %s", s)
 	}
-	p.point("after-" + string(s))
+	p.crashPoint("after-" + string(s))
 	return nil
 }
 
-func (p *Plan) point(name string) {
+func (p *Plan) crashPoint(name string) {
 	if p.observe != nil {
 		p.observe(name)
 	}
@@ -188,23 +188,23 @@ func (p *Plan) start() error {
 	if err := files.MkdirAll(p.dir); err != nil {
 		return failure.Wrap(err, failure.Failed, "cannot make the write-back's folder")
 	}
-	old, err := load(p.dir)
+	old, err := loadPlan(p.dir)
 	if err != nil {
 		return err
 	}
 	if old != nil {
 		if old.doc.State != Done && old.doc.State != Aborted {
-			return halfApplied(old, nil)
+			return halfAppliedError(old, nil)
 		}
 		if err := files.Rename(filepath.Join(p.dir, planFile), filepath.Join(p.dir, "plan-"+old.doc.ID+".json")); err != nil {
 			return failure.Wrap(err, failure.Failed, "cannot put the earlier plan aside")
 		}
 	}
-	return p.to(Planned)
+	return p.setState(Planned)
 }
 
-// halfApplied is the failure of a write-back that a person has to end.
-func halfApplied(p *Plan, why findings) *failure.Error {
+// halfAppliedError is the failure of a write-back that a person has to end.
+func halfAppliedError(p *Plan, why findings) *failure.Error {
 	e := failure.New(failure.HalfApplied, "a write-back to %s is %s and not finished", p.doc.Source, p.doc.State).
 		WithHint("laufwerk writeback continue RUN\nlaufwerk writeback abort RUN")
 	if len(why) > 0 {

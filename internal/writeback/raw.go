@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// raw is a path or link target of any bytes. In JSON it is a readable string where it is UTF-8, else its base64 after a
+// rawPath is a path or link target of any bytes. In JSON it is a readable string where it is UTF-8, else its base64 after a
 // prefix: Go's encoder would make `a\xff` and `a\xfe` the same name.
-type raw string
+type rawPath string
 
 const rawPrefix = "base64:"
 
 // MarshalJSON implements json.Marshaler.
-func (r raw) MarshalJSON() ([]byte, error) {
+func (r rawPath) MarshalJSON() ([]byte, error) {
 	s := string(r)
 	if !utf8.ValidString(s) || strings.HasPrefix(s, rawPrefix) {
 		s = rawPrefix + base64.StdEncoding.EncodeToString([]byte(s))
@@ -23,7 +23,7 @@ func (r raw) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (r *raw) UnmarshalJSON(b []byte) error {
+func (r *rawPath) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
 		return err
@@ -35,6 +35,6 @@ func (r *raw) UnmarshalJSON(b []byte) error {
 		}
 		s = string(dec)
 	}
-	*r = raw(s)
+	*r = rawPath(s)
 	return nil
 }

@@ -18,8 +18,8 @@ const maxHops = 40
 // projectFile makes the directory `laufwerk` that holds it a project's.
 const projectFile = "laufwerk.config.ts"
 
-// afterwards is what would be at a path if everything were written back: its type and, of a link, its target; "" is nothing.
-func (c *checker) afterwards(path string) (workspace.Type, string) {
+// typeAfterwards is what would be at a path if everything were written back: its type and, of a link, its target; "" is nothing.
+func (c *checker) typeAfterwards(path string) (workspace.Type, string) {
 	if ch := c.byPath[path]; ch != nil {
 		if ch.after == nil {
 			return "", ""
@@ -53,13 +53,13 @@ func (c *checker) afterwards(path string) (workspace.Type, string) {
 
 // namesAfterwards lists what a directory would hold.
 func (c *checker) namesAfterwards(dir string) []string {
-	names, err := c.names(dir)
+	names, err := c.listNames(dir)
 	if err != nil {
 		names = nil
 	}
 	var out []string
 	for _, n := range names {
-		if t, _ := c.afterwards(join(dir, n)); t != "" {
+		if t, _ := c.typeAfterwards(join(dir, n)); t != "" {
 			out = append(out, n)
 		}
 	}
@@ -72,14 +72,14 @@ func (c *checker) namesAfterwards(dir string) []string {
 	return slices.Compact(out)
 }
 
-// links refuses links that lead out of the root or into a git directory, also by way of other links.
-func (c *checker) links() {
+// checkLinks refuses links that lead out of the root or into a git directory, also by way of other links.
+func (c *checker) checkLinks() {
 	for _, ch := range c.changes {
 		if ch.barred || ch.after == nil || ch.after.Type != workspace.Symlink {
 			continue
 		}
 		if why := c.refusedTarget(ch.path, string(ch.after.Link)); why != "" {
-			c.bar(ch, "it is a link to %q: %s", string(ch.after.Link), why)
+			c.refuse(ch, "it is a link to %q: %s", string(ch.after.Link), why)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (c *checker) refusedTarget(path, target string) string {
 		if len(at) > 0 {
 			here = at[len(at)-1] + "/" + name
 		}
-		t, link := c.afterwards(here)
+		t, link := c.typeAfterwards(here)
 		if t != workspace.Symlink {
 			at = append(at, here)
 			continue
@@ -148,7 +148,7 @@ func (c *checker) repositories() {
 				shaped[dir] = is
 			}
 			if is {
-				c.bar(ch, "its directory %q would be a bare git repository", dir)
+				c.refuse(ch, "its directory %q would be a bare git repository", dir)
 				break
 			}
 		}
@@ -165,9 +165,9 @@ func repositoryShape(names []string) bool {
 	return has["head"] && (has["objects"] && has["refs"] || has["commondir"])
 }
 
-// hooks refuses what lies where git takes hooks from, in the source's repository or in one inside it, and links and files in
+// checkHooks refuses what lies where git takes hooks from, in the source's repository or in one inside it, and links and files in
 // the place of a directory that leads there.
-func (c *checker) hooks() {
+func (c *checker) checkHooks() {
 	seen := map[string]bool{}
 	for _, repo := range c.repositoriesAround() {
 		for _, dir := range hookDirs(c.req.Source, filepath.Join(c.req.Source, filepath.FromSlash(repo)), c.req.Vars) {
@@ -186,7 +186,7 @@ func (c *checker) hooksIn(dir string) {
 		switch {
 		case ch.barred:
 		case hooks == "." || within(path, hooks), within(hooks, path) && ch.after != nil && !ch.after.isDir():
-			c.bar(ch, "git's core.hooksPath takes hooks from %q", dir)
+			c.refuse(ch, "git's core.hooksPath takes hooks from %q", dir)
 		}
 	}
 }
@@ -212,11 +212,11 @@ func (c *checker) repositoriesAround() []string {
 	return out
 }
 
-// projects refuses changes to laufwerk's own configuration: below `laufwerk` in the root, and below any `laufwerk` that
+// checkProjects refuses changes to laufwerk's own configuration: below `laufwerk` in the root, and below any `laufwerk` that
 // holds a project's configuration.
-func (c *checker) projects() {
+func (c *checker) checkProjects() {
 	for _, ch := range c.changes {
-		if ch.barred || c.allowed(ch) {
+		if ch.barred || c.isAllowed(ch) {
 			continue
 		}
 		at := ""
@@ -227,7 +227,7 @@ func (c *checker) projects() {
 			}
 		}
 		if at != "" {
-			c.bar(ch, "it belongs to the laufwerk project in %q and is not named in writeBack({ allow })", at)
+			c.refuse(ch, "it belongs to the laufwerk project in %q and is not named in writeBack({ allow })", at)
 		}
 	}
 }
@@ -236,15 +236,15 @@ func (c *checker) isProject(dir string) bool {
 	if ch := c.byPath[dir]; ch != nil && ch.after != nil && ch.after.Type == workspace.Symlink {
 		return true // whatever it leads to
 	}
-	names, err := c.names(dir)
+	names, err := c.listNames(dir)
 	if err != nil {
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(names, c.namesAfterwards(dir)), func(n string) bool { return spelled(n, projectFile) })
 }
 
-// allowed also permits a new directory on the way to a path that is named.
-func (c *checker) allowed(ch *change) bool {
+// isAllowed also permits a new directory on the way to a path that is named.
+func (c *checker) isAllowed(ch *pathChange) bool {
 	for _, a := range c.req.Allow {
 		a = strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(a, "./"), "/**"), "/")
 		if a == "" {
@@ -282,11 +282,11 @@ func (c *checker) collisionsIn(dir string) {
 		}
 		for _, n := range names {
 			if ch := c.byPath[join(dir, n)]; ch != nil && ch.do == Create {
-				c.conflict(ch, "the source's file system cannot tell it from %q", others(names, n))
+				c.conflict(ch, "the source's file system cannot tell it from %q", otherNames(names, n))
 			}
 		}
 	}
-	listed, err := c.names(dir)
+	listed, err := c.listNames(dir)
 	if err != nil {
 		return
 	}
@@ -297,7 +297,7 @@ func (c *checker) collisionsIn(dir string) {
 	}
 }
 
-func others(names []string, but string) []string {
+func otherNames(names []string, but string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == but })
 }
 
@@ -307,13 +307,13 @@ func (c *checker) ignoresCase(dir string) bool {
 	if f, ok := c.folds[dir]; ok {
 		return f
 	}
-	f := c.probeCase(dir)
+	f := c.isCaseInsensitive(dir)
 	c.folds[dir] = f
 	return f
 }
 
-func (c *checker) probeCase(dir string) bool {
-	names, err := c.names(dir)
+func (c *checker) isCaseInsensitive(dir string) bool {
+	names, err := c.listNames(dir)
 	if err == nil {
 		for _, n := range names {
 			other := otherCase(n)

@@ -16,53 +16,53 @@ import (
 	"github.com/laufwerk/laufwerk/internal/workspace"
 )
 
-const untouched = "nothing was changed"
+const untouchedText = "nothing was changed"
 
 // stage puts everything that the change needs on disk: the originals into the plan's folder, the new contents into the
 // staging directory on the source's own file system. Whatever fails here, a full disk above all, changes nothing.
 func (e *engine) stage(ctx context.Context) error {
 	if err := e.makeStaging(e.doc.Staging); err != nil {
-		return broken(err, e.doc.Staging, untouched)
+		return ioFailure(err, e.doc.Staging, untouchedText)
 	}
-	e.point("after-mkdir-staging")
+	e.crashPoint("after-mkdir-staging")
 	if err := e.probe(); err != nil {
 		return err
 	}
 	if err := files.MkdirAll(filepath.Join(e.dir, "originals")); err != nil {
-		return failure.Wrap(err, failure.Failed, "cannot keep the originals; %s", untouched)
+		return failure.Wrap(err, failure.Failed, "cannot keep the originals; %s", untouchedText)
 	}
 	var found findings
 	for i := range e.doc.Steps {
 		if err := ctx.Err(); err != nil {
-			return failure.Wrap(err, failure.Interrupted, "the write-back was interrupted; %s", untouched)
+			return failure.Wrap(err, failure.Interrupted, "the write-back was interrupted; %s", untouchedText)
 		}
 		s := &e.doc.Steps[i]
-		e.point("before-stage")
+		e.crashPoint("before-stage")
 		same, err := e.keepOriginal(s)
 		if err != nil {
-			return failure.Wrap(err, failure.Failed, "cannot keep the original of %q; %s", string(s.Path), untouched)
+			return failure.Wrap(err, failure.Failed, "cannot keep the original of %q; %s", string(s.Path), untouchedText)
 		}
 		if !same {
 			found.conflict(string(s.Path), "it was changed in the source while the write-back began")
 			continue
 		}
 		if err := e.stageNew(e.doc.Staging, i); err != nil {
-			return broken(err, string(s.Path), untouched)
+			return ioFailure(err, string(s.Path), untouchedText)
 		}
-		e.point("after-stage")
+		e.crashPoint("after-stage")
 	}
-	if f := found.failure(untouched); f != nil {
+	if f := found.failure(untouchedText); f != nil {
 		return f
 	}
 	if err := e.syncStaging(e.doc.Staging); err != nil {
-		return broken(err, e.doc.Staging, untouched)
+		return ioFailure(err, e.doc.Staging, untouchedText)
 	}
 	return nil
 }
 
 // makeStaging makes the staging directory, in which a file lets git ignore all of it.
 func (e *engine) makeStaging(name string) error {
-	e.point("before-mkdir-staging")
+	e.crashPoint("before-mkdir-staging")
 	if err := e.root.Mkdir(name, 0o700); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (e *engine) probe() error {
 	for _, p := range []string{a, b} {
 		f, err := e.root.Create(p, 0o600)
 		if err != nil {
-			return broken(err, p, untouched)
+			return ioFailure(err, p, untouchedText)
 		}
 		_ = f.Close()
 	}
@@ -95,10 +95,10 @@ func (e *engine) probe() error {
 		err := e.exchangeProbe(a, b)
 		if errors.Is(err, safefs.ErrNotSupported) {
 			return failure.New(failure.NotReady, "the file system of %s cannot exchange two files in one step, so that a write-back could lose an edit made at the same moment; %s. Stop editing there, and say --no-exchange",
-				e.doc.Source, untouched).WithHint("laufwerk resume RUN --no-exchange").WithPaths(e.doc.Source)
+				e.doc.Source, untouchedText).WithHint("laufwerk resume RUN --no-exchange").WithPaths(e.doc.Source)
 		}
 		if err != nil {
-			return broken(err, a, untouched)
+			return ioFailure(err, a, untouchedText)
 		}
 	}
 	return errors.Join(e.root.Remove(a), e.root.Remove(b))
@@ -121,8 +121,8 @@ func (e *engine) original(i *image) string { return filepath.Join(e.dir, "origin
 
 // keepOriginal copies what a step will displace or remove into the plan's folder; false if it is no longer what was compared.
 func (e *engine) keepOriginal(s *step) (bool, error) {
-	now, err := e.at(s.Path)
-	if err != nil || !now.is(s.Before) {
+	now, err := e.imageAt(s.Path)
+	if err != nil || !now.equals(s.Before) {
 		return false, err
 	}
 	if s.Do == Chmod || s.Before == nil || s.Before.Type != workspace.File || files.Exists(e.original(s.Before)) {
@@ -133,7 +133,7 @@ func (e *engine) keepOriginal(s *step) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = f.Close() }()
-	sum, err := keep(e.original(s.Before), f)
+	sum, err := copyPrivate(e.original(s.Before), f)
 	if err != nil || sum == s.Before.SHA256 {
 		return err == nil, err
 	}
@@ -147,7 +147,7 @@ func (e *engine) stageNew(staging string, i int) error {
 	if s.Do != Create && s.Do != Replace {
 		return nil
 	}
-	name := staging + "/" + base(e.fresh(i))
+	name := staging + "/" + base(e.newSlot(i))
 	switch s.After.Type {
 	case workspace.Dir:
 		if err := e.root.Mkdir(name, s.After.Mode); err != nil {
@@ -218,17 +218,17 @@ func (e *engine) restage(ctx context.Context) error {
 
 func (e *engine) restageStep(tmp string, i int) error {
 	s := &e.doc.Steps[i]
-	now, err := e.at(s.Path)
+	now, err := e.imageAt(s.Path)
 	if err != nil {
 		return err
 	}
 	switch {
 	case s.Do == Chmod, s.Do == Create && now != nil, s.Do == Remove && now != nil:
 		return nil
-	case s.Do == Create, s.Do == Replace && now.is(s.Before):
+	case s.Do == Create, s.Do == Replace && now.equals(s.Before):
 		return e.stageNew(tmp, i)
 	}
-	name := tmp + "/" + base(e.displaced(i))
+	name := tmp + "/" + base(e.originalSlot(i))
 	switch s.Before.Type {
 	case workspace.Dir:
 		return e.root.Mkdir(name, s.Before.Mode)
@@ -239,14 +239,14 @@ func (e *engine) restageStep(tmp string, i int) error {
 	return err
 }
 
-// sweep removes the staging directory. What is neither an original nor new content was written by somebody meanwhile, into
+// removeStaging removes the staging directory. What is neither an original nor new content was written by somebody meanwhile, into
 // a file that an editor held open for example: it is kept in the plan's folder and named.
-func (e *engine) sweep(ctx context.Context) error {
-	e.point("before-sweep")
+func (e *engine) removeStaging(ctx context.Context) error {
+	e.crashPoint("before-sweep")
 	if s := e.doc.State; s != Planned && s != Staged {
 		for i := range e.doc.Steps {
-			for _, slot := range []string{e.fresh(i), e.displaced(i), e.unneeded(i)} {
-				if err := e.rescue(i, slot); err != nil {
+			for _, slot := range []string{e.newSlot(i), e.originalSlot(i), e.removedSlot(i)} {
+				if err := e.rescueForeign(i, slot); err != nil {
 					return err
 				}
 			}
@@ -257,11 +257,11 @@ func (e *engine) sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	e.point("after-sweep")
+	e.crashPoint("after-sweep")
 	return e.root.SyncDir(".")
 }
 
-func (e *engine) rescue(i int, slot string) error {
+func (e *engine) rescueForeign(i int, slot string) error {
 	s := &e.doc.Steps[i]
 	got, err := read(e.root, slot)
 	if err != nil || got == nil {
@@ -275,7 +275,7 @@ func (e *engine) rescue(i int, slot string) error {
 		}
 		return err
 	}
-	if got.holds(s.Before) || got.holds(s.After) || got.Type != workspace.File {
+	if got.sameContent(s.Before) || got.sameContent(s.After) || got.Type != workspace.File {
 		return nil
 	}
 	if err := files.MkdirAll(filepath.Join(e.dir, "rescued")); err != nil {
@@ -288,7 +288,7 @@ func (e *engine) rescue(i int, slot string) error {
 			return err
 		}
 		defer func() { _ = f.Close() }()
-		if _, err := keep(filepath.Join(e.dir, to), f); err != nil {
+		if _, err := copyPrivate(filepath.Join(e.dir, to), f); err != nil {
 			return err
 		}
 	}
@@ -298,8 +298,8 @@ func (e *engine) rescue(i int, slot string) error {
 	return nil
 }
 
-// keep copies r into a private file of ours, durable and whole or not there, and tells the bytes' sha256.
-func keep(path string, r io.Reader) (string, error) {
+// copyPrivate copies r into a private file of ours, durable and whole or not there, and tells the bytes' sha256.
+func copyPrivate(path string, r io.Reader) (string, error) {
 	part := path + ".part"
 	if err := files.Remove(part); err != nil {
 		return "", err

@@ -58,7 +58,7 @@ func Check(ctx context.Context, req Request) (*Plan, error) {
 	if pending, err := Pending(req.Dir); err != nil {
 		return nil, err
 	} else if pending != nil {
-		return nil, halfApplied(pending, nil)
+		return nil, halfAppliedError(pending, nil)
 	}
 	root, err := openSource(req.Source, req.Freeze.Root)
 	if err != nil {

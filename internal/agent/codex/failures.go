@@ -36,22 +36,22 @@ func judge(exitCode int, message string) error {
 	for i := range causes {
 		c := &causes[i]
 		if c.says.MatchString(message) {
-			return failure.New(failure.NotReady, "%s: Codex says: %s", c.what, tail(message, told)).WithHint("%s", c.hint)
+			return failure.New(failure.NotReady, "%s: Codex says: %s", c.what, tail(message, quoteLimit)).WithHint("%s", c.hint)
 		}
 	}
-	return failed(exitCode, "Codex failed: %s", tail(message, told))
+	return failed(exitCode, "Codex failed: %s", tail(message, quoteLimit))
 }
 
 func failed(exitCode int, format string, args ...any) error {
 	return failure.New(failure.AgentFailed, format, args...).WithField("exitCode", exitCode)
 }
 
-// told is how much of a program's words is repeated in a message, in bytes.
-const told = 600
+// quoteLimit is how much of a program's words is repeated in a message, in bytes.
+const quoteLimit = 600
 
 func said(stderr string) string {
 	if stderr = strings.TrimSpace(stderr); stderr == "" {
 		return " and said nothing"
 	}
-	return ": " + tail(stderr, told)
+	return ": " + tail(stderr, quoteLimit)
 }

@@ -10,10 +10,10 @@ import (
 
 // The names under which an OpenShell gateway holds a login of Codex: those of its built-in profile codex.
 const (
-	HeldAccess  = "CODEX_AUTH_ACCESS_TOKEN"
-	HeldRefresh = "CODEX_AUTH_REFRESH_TOKEN"
-	HeldAccount = "CODEX_AUTH_ACCOUNT_ID"
-	HeldID      = "CODEX_AUTH_ID_TOKEN" // optional
+	GatewayAccess  = "CODEX_AUTH_ACCESS_TOKEN"
+	GatewayRefresh = "CODEX_AUTH_REFRESH_TOKEN"
+	GatewayAccount = "CODEX_AUTH_ACCOUNT_ID"
+	GatewayID      = "CODEX_AUTH_ID_TOKEN" // optional
 )
 
 // Profile is the profile of providers that hold Codex logins for our sandboxes.
@@ -21,11 +21,11 @@ const Profile = "laufwerk-codex"
 
 func profile() *agent.Profile {
 	return &agent.Profile{
-		ID: Profile, Own: "codex", Required: []string{HeldAccess, HeldRefresh, HeldAccount}, Optional: []string{HeldID},
-		Access: HeldAccess, Shown: []string{HeldAccess, HeldAccount},
-		Read: heldLogin,
+		ID: Profile, Own: "codex", Required: []string{GatewayAccess, GatewayRefresh, GatewayAccount}, Optional: []string{GatewayID},
+		Access: GatewayAccess, Shown: []string{GatewayAccess, GatewayAccount},
+		Read: readGatewayLogin,
 		Expires: func(values map[string]string) (at time.Time) {
-			if c, err := claimsOf(values[HeldAccess]); err == nil && c.Expires > 0 {
+			if c, err := claimsOf(values[GatewayAccess]); err == nil && c.Expires > 0 {
 				at = time.Unix(c.Expires, 0).UTC()
 			}
 			return at
@@ -34,17 +34,17 @@ func profile() *agent.Profile {
 	}
 }
 
-// heldLogin is the user's own login for a gateway.
-func heldLogin(u agent.User) (agent.Held, error) {
+// readGatewayLogin is the user's own login for a gateway.
+func readGatewayLogin(u agent.User) (agent.GatewayLogin, error) {
 	a, path, err := openLogin(u)
 	if err != nil {
-		return agent.Held{}, err
+		return agent.GatewayLogin{}, err
 	}
 	t := a.Tokens
-	h := agent.Held{Origin: path, Values: map[string]string{HeldAccess: t.Access, HeldRefresh: t.Refresh, HeldAccount: t.Account, HeldID: t.ID}}
+	h := agent.GatewayLogin{Origin: path, Values: map[string]string{GatewayAccess: t.Access, GatewayRefresh: t.Refresh, GatewayAccount: t.Account, GatewayID: t.ID}}
 	if missing := profile().Complete(&h); missing != "" {
-		field := map[string]string{HeldAccess: "access_token", HeldRefresh: "refresh_token", HeldAccount: "account_id"}[missing]
-		return agent.Held{}, notReady(path, "Codex's login in %s has no %s, which the gateway needs as %s", path, field, missing)
+		field := map[string]string{GatewayAccess: "access_token", GatewayRefresh: "refresh_token", GatewayAccount: "account_id"}[missing]
+		return agent.GatewayLogin{}, notReady(path, "Codex's login in %s has no %s, which the gateway needs as %s", path, field, missing)
 	}
 	return h, nil
 }
@@ -55,7 +55,7 @@ func heldLogin(u agent.User) (agent.Held, error) {
 func placeholders(shown map[string]string, now time.Time) ([]agent.File, error) {
 	claims := map[string]any{
 		"email": "agent@localhost", "iat": now.Unix(), "exp": now.AddDate(1, 0, 0).Unix(),
-		"https://api.openai.com/auth": map[string]string{"chatgpt_plan_type": "plus", "chatgpt_user_id": "agent", "chatgpt_account_id": shown[HeldAccount]},
+		"https://api.openai.com/auth": map[string]string{"chatgpt_plan_type": "plus", "chatgpt_user_id": "agent", "chatgpt_account_id": shown[GatewayAccount]},
 	}
 	payload, err := json.Marshal(claims)
 	if err != nil {
@@ -65,7 +65,7 @@ func placeholders(shown map[string]string, now time.Time) ([]agent.File, error) 
 	id := enc([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + enc(payload) + "." + enc([]byte("unsigned"))
 	b, err := json.Marshal(auth{
 		AuthMode: "chatgpt", LastRefresh: now.UTC().Format(time.RFC3339),
-		Tokens: &authTokens{ID: id, Access: shown[HeldAccess], Account: shown[HeldAccount]},
+		Tokens: &authTokens{ID: id, Access: shown[GatewayAccess], Account: shown[GatewayAccount]},
 	})
 	return []agent.File{{Path: loginFile, Content: append(b, '\n'), Mode: 0o600}}, err
 }

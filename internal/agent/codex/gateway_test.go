@@ -17,15 +17,15 @@ func TestALoginForAGateway(t *testing.T) {
 	expires := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 	content, secrets := testkit.CodexLogin("me", expires)
 	vars, path := put(t, string(content))
-	h, err := heldLogin(agent.User{Vars: vars, Home: "/nowhere"})
+	h, err := readGatewayLogin(agent.User{Vars: vars, Home: "/nowhere"})
 	if err != nil || h.Origin != path || !h.Expires.Equal(expires) {
 		t.Fatalf("%s %s %v", h.Origin, h.Expires, err)
 	}
-	if got := slices.Sorted(maps.Keys(h.Values)); !slices.Equal(got, []string{HeldAccess, HeldAccount, HeldID, HeldRefresh}) {
+	if got := slices.Sorted(maps.Keys(h.Values)); !slices.Equal(got, []string{GatewayAccess, GatewayAccount, GatewayID, GatewayRefresh}) {
 		t.Errorf("%v", got)
 	}
 	// The identity token is optional, and nothing else.
-	for field, name := range map[string]string{"id_token": "", "access_token": HeldAccess, "refresh_token": HeldRefresh, "account_id": HeldAccount} {
+	for field, name := range map[string]string{"id_token": "", "access_token": GatewayAccess, "refresh_token": GatewayRefresh, "account_id": GatewayAccount} {
 		for _, without := range []func(tokens map[string]any){func(m map[string]any) { delete(m, field) }, func(m map[string]any) { m[field] = "" }} {
 			var m map[string]any
 			if err := json.Unmarshal(content, &m); err != nil {
@@ -35,9 +35,9 @@ func TestALoginForAGateway(t *testing.T) {
 			without(tokens)
 			b, _ := json.Marshal(m)
 			vars, _ := put(t, string(b))
-			h, err := heldLogin(agent.User{Vars: vars, Home: "/nowhere"})
+			h, err := readGatewayLogin(agent.User{Vars: vars, Home: "/nowhere"})
 			if name == "" {
-				if _, has := h.Values[HeldID]; err != nil || has {
+				if _, has := h.Values[GatewayID]; err != nil || has {
 					t.Errorf("without %s: %v", field, err)
 				}
 				continue
@@ -63,7 +63,7 @@ func TestALoginForAGateway(t *testing.T) {
 		``:                                                       "is damaged",
 	} {
 		vars, _ := put(t, given)
-		if _, err := heldLogin(agent.User{Vars: vars, Home: "/nowhere"}); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "sk-x") {
+		if _, err := readGatewayLogin(agent.User{Vars: vars, Home: "/nowhere"}); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "sk-x") {
 			t.Errorf("%s: %v", given, err)
 		}
 	}
@@ -71,10 +71,10 @@ func TestALoginForAGateway(t *testing.T) {
 
 func TestALoginForAGatewayFromVariables(t *testing.T) {
 	whole := func() map[string]string {
-		return map[string]string{HeldAccess: "canary-a", HeldRefresh: "canary-r", HeldAccount: "me", "HOME": "/home/me"}
+		return map[string]string{GatewayAccess: "canary-a", GatewayRefresh: "canary-r", GatewayAccount: "me", "HOME": "/home/me"}
 	}
 	h, err := New().Credential().FromVars(whole())
-	if err != nil || len(h.Values) != 3 || h.Values[HeldRefresh] != "canary-r" || !h.Expires.IsZero() || h.Origin != "the environment" {
+	if err != nil || len(h.Values) != 3 || h.Values[GatewayRefresh] != "canary-r" || !h.Expires.IsZero() || h.Origin != "the environment" {
 		t.Errorf("%+v %v", h, err)
 	}
 	for _, name := range profile().Required {

@@ -50,12 +50,12 @@ func said(stderr, stdout string) string {
 	return " and said nothing"
 }
 
-// told is how much of a program's words is repeated in a message, in bytes.
-const told = 400
+// quoteLimit is how much of a program's words is repeated in a message, in bytes.
+const quoteLimit = 400
 
 func lastOf(s string) string {
-	if len(s) > told {
-		s = "…" + s[len(s)-told:]
+	if len(s) > quoteLimit {
+		s = "…" + s[len(s)-quoteLimit:]
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }

@@ -228,7 +228,7 @@ func sanitise(args []any) []any {
 }
 
 // Gone says whether nobody reads stdout any more.
-func (u *UI) Gone() bool { return u.Closed() != nil || system.ReaderGone(u.Out.w) }
+func (u *UI) Gone() bool { return u.Closed() != nil || system.IsReaderGone(u.Out.w) }
 
 // Closed fails once nobody reads stdout any more: a stream of data ends there.
 func (u *UI) Closed() error {

@@ -129,7 +129,7 @@ func TestEachFormHasItsOwnOutput(t *testing.T) {
 	}
 }
 
-func TestLongIDsAreShortOnATerminalAndTellThingsApart(t *testing.T) {
+func TestLongIDsAreShortAndDistinctOnATerminal(t *testing.T) {
 	const engine = "GPH3:Y5NB:RJ53:5YJN:LRO2:C34P:ZNBK:Q5IB:LP7Z:6SOL:5WQJ:7O73"
 	one, like, other := strings.Repeat("0123", 16), strings.Repeat("0123", 4)+strings.Repeat("f", 48), strings.Repeat("ab", 32)
 	rows := [][]any{{one, "sha256:" + one + " on the docker engine " + engine + " at /var"}, {other, engine[:15] + "AAAA" + engine[19:] + " has no container " + other}}

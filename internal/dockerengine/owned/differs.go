@@ -12,13 +12,13 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// differs says in which point a container is not what was wanted, "" if in none. It looks at what matters for safety: an
+// difference says in which point a container is not what was wanted, "" if in none. It looks at what matters for safety: an
 // engine that cannot enforce a limit drops it with no more than a warning, and an image can bring volumes of its own.
-func differs(got container.InspectResponse, image string, w Want, in resource.Intent) string {
+func difference(got container.InspectResponse, image string, w ContainerSpec, in resource.Intent) string {
 	if got.ContainerJSONBase == nil || got.Config == nil || got.HostConfig == nil {
 		return "the engine does not describe it"
 	}
-	for _, p := range append(points(got, w, in), point{"the image", got.Image, image}) {
+	for _, p := range append(comparisons(got, w, in), comparison{"the image", got.Image, image}) {
 		if p.got != p.want {
 			return fmt.Sprintf("%s is %q instead of %q", p.what, p.got, p.want)
 		}
@@ -32,12 +32,12 @@ func differs(got container.InspectResponse, image string, w Want, in resource.In
 	return mounts(got, w.Host)
 }
 
-type point struct{ what, got, want string }
+type comparison struct{ what, got, want string }
 
-func points(got container.InspectResponse, w Want, in resource.Intent) []point {
+func comparisons(got container.InspectResponse, w ContainerSpec, in resource.Intent) []comparison {
 	c, h, wc, wh := got.Config, got.HostConfig, w.Config, w.Host
 	show := func(v any) string { return fmt.Sprint(v) }
-	out := []point{
+	out := []comparison{
 		{"the user", c.User, wc.User},
 		{"the network", network(h.NetworkMode), network(wh.NetworkMode)},
 		{"the memory limit", show(h.Memory), show(wh.Memory)},
@@ -51,21 +51,21 @@ func points(got container.InspectResponse, w Want, in resource.Intent) []point {
 		{"the user namespace", string(h.UsernsMode), string(wh.UsernsMode)},
 		{"the list of devices", show(len(h.Devices) + len(h.DeviceRequests)), show(len(wh.Devices) + len(wh.DeviceRequests))},
 		{"the list of published ports", show(len(h.PortBindings)), show(len(wh.PortBindings))},
-		{"the restart policy", restart(h.RestartPolicy), restart(wh.RestartPolicy)},
+		{"the restart policy", restartPolicy(h.RestartPolicy), restartPolicy(wh.RestartPolicy)},
 		{"removing it at its end", show(h.AutoRemove), show(wh.AutoRemove)},
 	}
 	if wc.Entrypoint != nil { // else the image's counts
-		out = append(out, point{"the entry point", show([]string(c.Entrypoint)), show([]string(wc.Entrypoint))},
-			point{"the command", show([]string(c.Cmd)), show([]string(wc.Cmd))})
+		out = append(out, comparison{"the entry point", show([]string(c.Entrypoint)), show([]string(wc.Entrypoint))},
+			comparison{"the command", show([]string(c.Cmd)), show([]string(wc.Cmd))})
 	}
 	if wh.MemorySwap != 0 { // where none is wanted, an engine sets one of its own
-		out = append(out, point{"the limit of memory and swap", show(h.MemorySwap), show(wh.MemorySwap)})
+		out = append(out, comparison{"the limit of memory and swap", show(h.MemorySwap), show(wh.MemorySwap)})
 	}
 	for _, name := range []string{LabelOwner, LabelClaim, LabelRun} {
-		out = append(out, point{"the label " + name, c.Labels[name], labels(in)[name]})
+		out = append(out, comparison{"the label " + name, c.Labels[name], labels(in)[name]})
 	}
 	for path, options := range wh.Tmpfs {
-		out = append(out, point{"the tmpfs " + path, h.Tmpfs[path], options})
+		out = append(out, comparison{"the tmpfs " + path, h.Tmpfs[path], options})
 	}
 	return out
 }
@@ -117,7 +117,7 @@ func pids(n *int64) string {
 	return fmt.Sprint(*n)
 }
 
-func restart(p container.RestartPolicy) string {
+func restartPolicy(p container.RestartPolicy) string {
 	if p.Name == "" {
 		return "no"
 	}

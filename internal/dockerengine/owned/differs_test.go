@@ -22,7 +22,7 @@ func TestDiffers(t *testing.T) {
 	}
 	pids := int64(50)
 	in := resource.Intent{Owner: "test-differs", Claim: "c1", Name: "laufwerk-differs-" + time.Now().Format("150405.000000"), Run: "r"}
-	w := Want{
+	w := ContainerSpec{
 		Config: &container.Config{User: "1000:20", Env: []string{"A=b"}, Entrypoint: []string{"/bin/sleep"}, Cmd: []string{"1"}},
 		Host: &container.HostConfig{
 			NetworkMode: "bridge", ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"}, Tmpfs: map[string]string{"/tmp": "rw,mode=1777"},
@@ -44,10 +44,10 @@ func TestDiffers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := differs(real, i.ID, w, in); why != "" {
+	if why := difference(real, i.ID, w, in); why != "" {
 		t.Fatalf("as it was wanted: %s", why)
 	}
-	if why := differs(real, "sha256:other", w, in); why == "" {
+	if why := difference(real, "sha256:other", w, in); why == "" {
 		t.Error("another image is no difference")
 	}
 	for name, change := range map[string]func(g *container.InspectResponse){
@@ -91,7 +91,7 @@ func TestDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(&got)
-		if why := differs(got, i.ID, w, in); why == "" {
+		if why := difference(got, i.ID, w, in); why == "" {
 			t.Errorf("%s: no difference", name)
 		}
 	}

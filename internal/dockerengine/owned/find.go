@@ -12,8 +12,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// found is what one look brought.
-type found struct {
+// lookup is what one look brought.
+type lookup struct {
 	presence  resource.Presence
 	container container.InspectResponse
 	evidence  []resource.Evidence
@@ -21,7 +21,7 @@ type found struct {
 }
 
 // find looks for the intent's container: by its id where that is known, which decides alone, else by its name.
-func (c Container) find(ctx context.Context, e *dockerengine.Engine, in resource.Intent) found {
+func (c Container) find(ctx context.Context, e *dockerengine.Engine, in resource.Intent) lookup {
 	by := in.Resource
 	if by == "" {
 		by = in.Name
@@ -29,27 +29,27 @@ func (c Container) find(ctx context.Context, e *dockerengine.Engine, in resource
 	got, presence, err := e.Inspect(ctx, by)
 	switch {
 	case presence == resource.Absent:
-		return found{presence: presence, evidence: c.saw("the %s has no container %s", in.Endpoint, by)}
+		return lookup{presence: presence, evidence: c.evidence("the %s has no container %s", in.Endpoint, by)}
 	case presence != resource.Present:
-		return found{err: err}
+		return lookup{err: err}
 	case in.Resource != "":
 		if got.ID != in.Resource { // an engine also takes names and beginnings of ids
-			return found{presence: resource.Absent, evidence: c.saw("the %s has no container with the id %s", in.Endpoint, by)}
+			return lookup{presence: resource.Absent, evidence: c.evidence("the %s has no container with the id %s", in.Endpoint, by)}
 		}
-		return found{presence: presence, container: got, evidence: c.saw("the container %s has the recorded id", got.ID)}
+		return lookup{presence: presence, container: got, evidence: c.evidence("the container %s has the recorded id", got.ID)}
 	}
-	if why := foreign(got, in, c.Image); why != "" {
-		return found{
-			presence: resource.NotOurs, container: got, evidence: c.saw("a container that is not ours has the name %s: %s", in.Name, why),
+	if why := whyNotOurs(got, in, c.Image); why != "" {
+		return lookup{
+			presence: resource.NotOurs, container: got, evidence: c.evidence("a container that is not ours has the name %s: %s", in.Name, why),
 			err: failure.New(failure.AlreadyExists, "a container that is not laufwerk's has the name %s (%s), and was not touched", in.Name, why).
 				WithHint("docker rename %s other-name", in.Name),
 		}
 	}
-	return found{presence: presence, container: got, evidence: c.saw("the container %s has our name, labels and image, and was created after the intent", got.ID)}
+	return lookup{presence: presence, container: got, evidence: c.evidence("the container %s has our name, labels and image, and was created after the intent", got.ID)}
 }
 
-// foreign says why a container of our name is not ours, "" if it is.
-func foreign(got container.InspectResponse, in resource.Intent, image string) string {
+// whyNotOurs says why a container of our name is not ours, "" if it is.
+func whyNotOurs(got container.InspectResponse, in resource.Intent, image string) string {
 	created, err := time.Parse(time.RFC3339Nano, got.Created)
 	switch {
 	case got.Name != "/"+in.Name:

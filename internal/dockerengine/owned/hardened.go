@@ -8,10 +8,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// Hardened is where the configuration of every container of ours begins: within its limits, without capabilities and without
+// HardenedHostConfig is where the configuration of every container of ours begins: within its limits, without capabilities and without
 // a way to new ones, never started again by the engine, with no process of the engine's inside, and with no log, since
 // nothing of ours writes to its streams.
-func Hardened(limits targets.Resources) *container.HostConfig {
+func HardenedHostConfig(limits targets.Resources) *container.HostConfig {
 	off, none := false, int64(0)
 	h := &container.HostConfig{
 		CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"}, Init: &off, LogConfig: container.LogConfig{Type: "none"},
@@ -22,7 +22,7 @@ func Hardened(limits targets.Resources) *container.HostConfig {
 	case thousandths >= 10:
 		h.NanoCPUs = thousandths * 1_000_000
 	case thousandths > 0: // the engine refuses less than 0.01 in NanoCPUs: within its 100 ms, the kernel's least share is 1 ms
-		h.CPUPeriod, h.CPUQuota = second, thousandths*1000
+		h.CPUPeriod, h.CPUQuota = maxQuotaPeriod, thousandths*1000
 	}
 	if limits.SwapBytes != nil {
 		h.MemorySwap = limits.MemoryBytes + *limits.SwapBytes
@@ -33,5 +33,5 @@ func Hardened(limits targets.Resources) *container.HostConfig {
 	return h
 }
 
-// second is the longest period that the kernel takes for a quota, in µs.
-const second = 1_000_000
+// maxQuotaPeriod is the longest period that the kernel takes for a quota, in µs.
+const maxQuotaPeriod = 1_000_000

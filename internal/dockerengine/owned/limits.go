@@ -8,10 +8,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// Enforces says which limits of a target an engine would drop without an error, or refuse when a container is made.
-func Enforces(f dockerengine.Facts, limits targets.Resources) error {
-	if wanted, _ := Unenforced(f, limits); len(wanted) > 0 {
-		return failure.New(failure.NotReady, "the engine cannot enforce %s of the target: the kernel's control group for it is not available to it", conjunction(wanted)).
+// CheckLimits says which limits of a target an engine would drop without an error, or refuse when a container is made.
+func CheckLimits(f dockerengine.Facts, limits targets.Resources) error {
+	if wanted, _ := UnenforcedLimits(f, limits); len(wanted) > 0 {
+		return failure.New(failure.NotReady, "the engine cannot enforce %s of the target: the kernel's control group for it is not available to it", joinWords(wanted)).
 			WithHint("docker info")
 	}
 	if f.CPUs > 0 && limits.CPUs > float64(f.CPUs) {
@@ -20,8 +20,8 @@ func Enforces(f dockerengine.Facts, limits targets.Resources) error {
 	return nil
 }
 
-// Unenforced are the limits that a target has and an engine cannot enforce, and all that it cannot.
-func Unenforced(f dockerengine.Facts, limits targets.Resources) (wanted, all []string) {
+// UnenforcedLimits are the limits that a target has and an engine cannot enforce, and all that it cannot.
+func UnenforcedLimits(f dockerengine.Facts, limits targets.Resources) (wanted, all []string) {
 	for _, l := range []struct {
 		option   string
 		has, can bool
@@ -40,8 +40,8 @@ func Unenforced(f dockerengine.Facts, limits targets.Resources) (wanted, all []s
 	return wanted, all
 }
 
-// conjunction is a list in words.
-func conjunction(list []string) string {
+// joinWords is a list in words.
+func joinWords(list []string) string {
 	if len(list) < 2 {
 		return strings.Join(list, "")
 	}

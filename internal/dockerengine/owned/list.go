@@ -19,7 +19,7 @@ import (
 // of the zero intent those of every owner, on any engine. The engine says who it is before and after: what another one lists
 // says nothing.
 func List(ctx context.Context, e *dockerengine.Engine, in resource.Intent) ([]resource.Summary, error) {
-	if err := same(ctx, e, in); err != nil {
+	if err := requireSameEngine(ctx, e, in); err != nil {
 		return nil, err
 	}
 	return list(ctx, e, in)
@@ -30,7 +30,7 @@ func list(ctx context.Context, e *dockerengine.Engine, in resource.Intent) ([]re
 	if err != nil {
 		return nil, err
 	}
-	if err := same(ctx, e, in); err != nil {
+	if err := requireSameEngine(ctx, e, in); err != nil {
 		return nil, err
 	}
 	out := make([]resource.Summary, 0, len(all))
@@ -58,8 +58,8 @@ const LabelSandbox = "openshell.ai/sandbox-id"
 // ListCommand is how a person sees the containers of every owner.
 const ListCommand = "docker ps --all --no-trunc --filter label=" + LabelOwner
 
-// same fails unless the engine is the one that an intent names.
-func same(ctx context.Context, e *dockerengine.Engine, in resource.Intent) error {
+// requireSameEngine fails unless the engine is the one that an intent names.
+func requireSameEngine(ctx context.Context, e *dockerengine.Engine, in resource.Intent) error {
 	if in.Endpoint == "" {
 		return nil
 	}
@@ -83,7 +83,7 @@ type Deletions struct {
 // another engine answers since, that list tells, and an id means nothing to it.
 func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resource.Deletion {
 	out := make([]resource.Deletion, len(d.Intents))
-	seen := ids(d.Listed)
+	seen := resourceIDs(d.Listed)
 	finish := context.WithoutCancel(ctx) // what was asked for is observed
 	var mute atomic.Int32                // how many in a row had no answer: an engine that hangs is not asked a hundred times
 	var removals errgroup.Group
@@ -109,14 +109,14 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 		} else {
 			mute.Store(0)
 		}
-		out[i].Result = resource.Result{Outcome: done, Resource: id, Err: err, Evidence: Container{Now: d.Now}.saw("removing %s: %s", id, done)}
+		out[i].Result = resource.Result{Outcome: done, Resource: id, Err: err, Evidence: Container{Now: d.Now}.evidence("removing %s: %s", id, done)}
 	}
 	for i := range d.Intents {
 		removals.Go(func() error { remove(i); return nil })
 	}
 	_ = removals.Wait()
 	left, err := list(finish, e, d.Intents[0])
-	seen = ids(left)
+	seen = resourceIDs(left)
 	var looks errgroup.Group
 	looks.SetLimit(d.Parallel)
 	look := func(i int) {
@@ -124,17 +124,17 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 		o := &out[i].Observation
 		switch {
 		case failure.Is(err, failure.NotReady):
-			*o = resource.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
+			*o = resource.Observation{Err: err, Evidence: c.evidence("nothing could be learned: %v", err)}
 		case err != nil: // of the list alone: each is looked for by itself
 			f := c.find(finish, e, in)
 			*o = resource.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence, Err: f.err}
-			if gone := same(finish, e, in); gone != nil {
-				*o = resource.Observation{Err: gone, Evidence: c.saw("nothing could be learned: %v", gone)}
+			if gone := requireSameEngine(finish, e, in); gone != nil {
+				*o = resource.Observation{Err: gone, Evidence: c.evidence("nothing could be learned: %v", gone)}
 			}
 		case seen[in.Resource]:
-			*o = resource.Observation{Presence: resource.Present, Resource: in.Resource, Evidence: c.saw("the %s lists the container %s", in.Endpoint, in.Resource)}
+			*o = resource.Observation{Presence: resource.Present, Resource: in.Resource, Evidence: c.evidence("the %s lists the container %s", in.Endpoint, in.Resource)}
 		default:
-			*o = resource.Observation{Presence: resource.Absent, Evidence: c.saw("the %s lists no container with the id %s", in.Endpoint, in.Resource)}
+			*o = resource.Observation{Presence: resource.Absent, Evidence: c.evidence("the %s lists no container with the id %s", in.Endpoint, in.Resource)}
 		}
 		if o.Presence == resource.Absent {
 			d.Absent(finish, in, &out[i])
@@ -147,8 +147,8 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 	return out
 }
 
-// Unreached is what DeleteAll comes to for n intents whose engine cannot be had.
-func Unreached(n int, err error) []resource.Deletion {
+// UnreachableResults is what DeleteAll comes to for n intents whose engine cannot be had.
+func UnreachableResults(n int, err error) []resource.Deletion {
 	out := make([]resource.Deletion, n)
 	for i := range out {
 		out[i].Observation.Err = err
@@ -156,7 +156,7 @@ func Unreached(n int, err error) []resource.Deletion {
 	return out
 }
 
-func ids(list []resource.Summary) map[string]bool {
+func resourceIDs(list []resource.Summary) map[string]bool {
 	out := map[string]bool{}
 	for _, f := range list {
 		out[f.Resource] = true

@@ -42,14 +42,14 @@ type Container struct {
 	Image  string // the id of the image that the container is made from, as the engine names it: "sha256:…"
 }
 
-// Want is the container that an intent asks for. Image and labels are ours to set.
-type Want struct {
+// ContainerSpec is the container that an intent asks for. Image and labels are ours to set.
+type ContainerSpec struct {
 	Config *container.Config
 	Host   *container.HostConfig
 }
 
 // config is the wanted configuration, made from the image's id and with our labels.
-func (c Container) config(in resource.Intent, w Want) *container.Config {
+func (c Container) config(in resource.Intent, w ContainerSpec) *container.Config {
 	out := *w.Config
 	out.Image = c.Image
 	out.Labels = maps.Clone(out.Labels)
@@ -64,12 +64,12 @@ func labels(in resource.Intent) map[string]string {
 	return map[string]string{LabelOwner: in.Owner, LabelClaim: in.Claim, LabelRun: in.Run}
 }
 
-func (c Container) saw(format string, args ...any) []resource.Evidence {
+func (c Container) evidence(format string, args ...any) []resource.Evidence {
 	return resource.Seen(c.Now(), format, args...)
 }
 
-// reach gives the engine that the intent names. The engine is asked who it is now: another one may have taken its socket.
-func (c Container) reach(ctx context.Context, in resource.Intent) (*dockerengine.Engine, error) {
+// engineOf gives the engine that the intent names. The engine is asked who it is now: another one may have taken its socket.
+func (c Container) engineOf(ctx context.Context, in resource.Intent) (*dockerengine.Engine, error) {
 	e, err := c.Engine(ctx)
 	if err != nil {
 		return nil, err
@@ -86,18 +86,18 @@ func mismatch(e *dockerengine.Engine, f dockerengine.Facts, in resource.Intent) 
 	if f.Identity() == in.Endpoint {
 		return nil
 	}
-	return AnotherEngine(in, e.Endpoint().Host, f.Identity())
+	return OtherEngineError(in, e.Endpoint().Host, f.Identity())
 }
 
-// Known is the engine that an intent names, which was at host.
-func Known(ctx context.Context, engines dockerengine.Engines, in resource.Intent, host string) (*dockerengine.Engine, error) {
-	return engines.Known(ctx, host, in.Endpoint, func(e *dockerengine.Engine) error {
-		return AnotherEngine(in, e.Endpoint().Host, e.Facts().Identity())
+// EngineOf is the engine that an intent names, which was at host.
+func EngineOf(ctx context.Context, engines dockerengine.Engines, in resource.Intent, host string) (*dockerengine.Engine, error) {
+	return engines.FindByIdentity(ctx, host, in.Endpoint, func(e *dockerengine.Engine) error {
+		return OtherEngineError(in, e.Endpoint().Host, e.Facts().Identity())
 	})
 }
 
-// AnotherEngine is the failure of an engine that is not the one that an intent names.
-func AnotherEngine(in resource.Intent, host, here string) error {
+// OtherEngineError is the failure of an engine that is not the one that an intent names.
+func OtherEngineError(in resource.Intent, host, here string) error {
 	command := "laufwerk resume " + in.Run
 	if in.Run == "" {
 		command = "laufwerk cleanup --all"
@@ -110,18 +110,18 @@ func AnotherEngine(in resource.Intent, host, here string) error {
 
 // Create makes the container, and does not count it as made before it is what was wanted: what the engine says of it is
 // compared with the wish, and a container that differs is removed again. It is not started.
-func (c Container) Create(ctx context.Context, in resource.Intent, w Want) resource.Result {
-	e, err := c.reach(ctx, in)
+func (c Container) Create(ctx context.Context, in resource.Intent, w ContainerSpec) resource.Result {
+	e, err := c.engineOf(ctx, in)
 	if err != nil {
-		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.saw("nothing was asked for: %v", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.evidence("nothing was asked for: %v", err)}
 	}
 	return c.create(ctx, e, in, w, false)
 }
 
 // Resolve finds out what became of a create without an answer, by creating again: the engine gives the name once, so either
 // this makes the container, or the engine says that it has the name, and then the container is there or about to be.
-func (c Container) Resolve(ctx context.Context, in resource.Intent, w Want) resource.Result {
-	e, err := c.reach(ctx, in)
+func (c Container) Resolve(ctx context.Context, in resource.Intent, w ContainerSpec) resource.Result {
+	e, err := c.engineOf(ctx, in)
 	if err != nil {
 		return resource.Result{Err: err}
 	}
@@ -131,7 +131,7 @@ func (c Container) Resolve(ctx context.Context, in resource.Intent, w Want) reso
 	found := c.find(ctx, e, in)
 	switch found.presence {
 	case resource.Present:
-		return c.accept(ctx, e, in, w, found)
+		return c.acceptOrRemove(ctx, e, in, w, found)
 	case resource.Absent:
 		return resource.Result{Outcome: resource.NotDone, Err: failure.New(failure.SessionLost, "the container %s was made, and is gone", in.Name), Evidence: found.evidence}
 	default:
@@ -141,7 +141,7 @@ func (c Container) Resolve(ctx context.Context, in resource.Intent, w Want) reso
 
 // create asks for the container. again says that an earlier request may still be on its way, so that a refusal alone does not
 // say that there is nothing.
-func (c Container) create(ctx context.Context, e *dockerengine.Engine, in resource.Intent, w Want, again bool) resource.Result {
+func (c Container) create(ctx context.Context, e *dockerengine.Engine, in resource.Intent, w ContainerSpec, again bool) resource.Result {
 	crash.Point("owned/before-create")
 	id, done, err := e.Create(ctx, in.Name, c.config(in, w), w.Host)
 	crash.Point("owned/after-create")
@@ -153,26 +153,26 @@ func (c Container) create(ctx context.Context, e *dockerengine.Engine, in resour
 			return resource.Result{Resource: id, Err: err}
 		}
 		if err := mismatch(e, f, in); err != nil { // another engine came in between, and made it
-			return c.undo(ctx, e, id, err)
+			return c.removeUnusable(ctx, e, id, err)
 		}
-		return c.accept(ctx, e, in, w, c.find(ctx, e, in))
+		return c.acceptOrRemove(ctx, e, in, w, c.find(ctx, e, in))
 	case done == resource.Unknown:
 		return resource.Result{Err: err}
 	case !again && !failure.Is(err, failure.AlreadyExists):
-		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.saw("the engine refused to create %s: %v", in.Name, err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.evidence("the engine refused to create %s: %v", in.Name, err)}
 	}
-	found := c.settle(ctx, e, in)
-	if err := same(ctx, e, in); err != nil { // what another engine has, or has not, says nothing of an earlier request
+	found := c.awaitContainer(ctx, e, in)
+	if err := requireSameEngine(ctx, e, in); err != nil { // what another engine has, or has not, says nothing of an earlier request
 		return resource.Result{Err: err, Evidence: found.evidence}
 	}
 	switch found.presence {
 	case resource.Present:
-		return c.accept(ctx, e, in, w, found)
+		return c.acceptOrRemove(ctx, e, in, w, found)
 	case resource.NotOurs:
 		return resource.Result{Outcome: resource.NotDone, Err: found.err, Evidence: found.evidence}
 	case resource.Absent:
 		if !failure.Is(err, failure.AlreadyExists) {
-			return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.saw("the engine refused to create %s (%v), and did not have it for %s", in.Name, err, settleTime)}
+			return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.evidence("the engine refused to create %s (%v), and did not have it for %s", in.Name, err, settleTime)}
 		}
 		return resource.Result{Err: failure.Wrap(err, failure.OutcomeUnknown, "the engine has the name %s, and no container of that name after %s", in.Name, settleTime), Evidence: found.evidence}
 	default:
@@ -180,8 +180,8 @@ func (c Container) create(ctx context.Context, e *dockerengine.Engine, in resour
 	}
 }
 
-// settle looks until the container is there, a stranger has its name, or the time is over.
-func (c Container) settle(ctx context.Context, e *dockerengine.Engine, in resource.Intent) (f found) {
+// awaitContainer looks until the container is there, a stranger has its name, or the time is over.
+func (c Container) awaitContainer(ctx context.Context, e *dockerengine.Engine, in resource.Intent) (f lookup) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	pause := 10 * time.Millisecond
@@ -202,19 +202,19 @@ func (c Container) settle(ctx context.Context, e *dockerengine.Engine, in resour
 	}
 }
 
-// accept compares a container of ours with what was wanted, and removes one that is not.
-func (c Container) accept(ctx context.Context, e *dockerengine.Engine, in resource.Intent, w Want, f found) resource.Result {
+// acceptOrRemove compares a container of ours with what was wanted, and removes one that is not.
+func (c Container) acceptOrRemove(ctx context.Context, e *dockerengine.Engine, in resource.Intent, w ContainerSpec, f lookup) resource.Result {
 	if f.presence != resource.Present {
 		return resource.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
 	}
-	if why := differs(f.container, c.Image, w, in); why != "" {
-		return c.undo(ctx, e, f.container.ID, failure.New(failure.NotReady, "the engine made the container %s otherwise than it was asked to, so it was removed: %s", in.Name, why))
+	if why := difference(f.container, c.Image, w, in); why != "" {
+		return c.removeUnusable(ctx, e, f.container.ID, failure.New(failure.NotReady, "the engine made the container %s otherwise than it was asked to, so it was removed: %s", in.Name, why))
 	}
 	return resource.Result{Outcome: resource.Done, Resource: f.container.ID, Evidence: f.evidence}
 }
 
-// undo removes a container of ours that must not be used. It does not depend on the context that ended the attempt.
-func (c Container) undo(ctx context.Context, e *dockerengine.Engine, id string, why error) resource.Result {
+// removeUnusable removes a container of ours that must not be used. It does not depend on the context that ended the attempt.
+func (c Container) removeUnusable(ctx context.Context, e *dockerengine.Engine, id string, why error) resource.Result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	crash.Point("owned/before-undo")
@@ -223,10 +223,10 @@ func (c Container) undo(ctx context.Context, e *dockerengine.Engine, id string, 
 	if done == resource.Done {
 		var seen resource.Presence
 		if _, seen, err = e.Inspect(ctx, id); seen == resource.Absent {
-			return resource.Result{Outcome: resource.NotDone, Err: why, Evidence: c.saw("the container %s was removed, and is absent", id)}
+			return resource.Result{Outcome: resource.NotDone, Err: why, Evidence: c.evidence("the container %s was removed, and is absent", id)}
 		}
 	}
-	return resource.Result{Resource: id, Err: errors.Join(why, err), Evidence: c.saw("the container %s should have been removed", id)}
+	return resource.Result{Resource: id, Err: errors.Join(why, err), Evidence: c.evidence("the container %s should have been removed", id)}
 }
 
 // Observe looks at the container. What is seen, or not seen, counts only where the engine says after it that it is the one that
@@ -234,33 +234,33 @@ func (c Container) undo(ctx context.Context, e *dockerengine.Engine, id string, 
 func (c Container) Observe(ctx context.Context, in resource.Intent) resource.Observation {
 	e, err := c.Engine(ctx)
 	if err != nil {
-		return c.nothing(err)
+		return c.notFound(err)
 	}
 	f := c.find(ctx, e, in)
 	if f.presence == resource.Unobserved {
-		return c.nothing(f.err)
+		return c.notFound(f.err)
 	}
-	if err := same(ctx, e, in); err != nil {
-		return c.nothing(err)
+	if err := requireSameEngine(ctx, e, in); err != nil {
+		return c.notFound(err)
 	}
 	return f.observation()
 }
 
-// Gone is Observe right after Delete, which has asked the engine who it is: enough to remove what else belongs to the container,
+// ObserveAfterDelete is Observe right after Delete, which has asked the engine who it is: enough to remove what else belongs to the container,
 // and not for the end of its claim.
-func (c Container) Gone(ctx context.Context, in resource.Intent) resource.Observation {
+func (c Container) ObserveAfterDelete(ctx context.Context, in resource.Intent) resource.Observation {
 	e, err := c.Engine(ctx)
 	if err != nil {
-		return c.nothing(err)
+		return c.notFound(err)
 	}
 	return c.find(ctx, e, in).observation()
 }
 
-func (c Container) nothing(err error) resource.Observation {
-	return resource.Observation{Err: err, Evidence: c.saw("nothing could be learned: %v", err)}
+func (c Container) notFound(err error) resource.Observation {
+	return resource.Observation{Err: err, Evidence: c.evidence("nothing could be learned: %v", err)}
 }
 
-func (f found) observation() resource.Observation {
+func (f lookup) observation() resource.Observation {
 	out := resource.Observation{Presence: f.presence, Evidence: f.evidence, Err: f.err}
 	if f.presence == resource.Present {
 		out.Resource = f.container.ID
@@ -270,7 +270,7 @@ func (f found) observation() resource.Observation {
 
 // Delete ends everything in the container and removes it. It is done where there is nothing of ours.
 func (c Container) Delete(ctx context.Context, in resource.Intent) resource.Result {
-	e, err := c.reach(ctx, in)
+	e, err := c.engineOf(ctx, in)
 	if err != nil {
 		return resource.Result{Err: err}
 	}
@@ -287,5 +287,5 @@ func (c Container) Delete(ctx context.Context, in resource.Intent) resource.Resu
 	crash.Point("owned/before-remove")
 	done, err := e.Remove(ctx, f.container.ID)
 	crash.Point("owned/after-remove")
-	return resource.Result{Outcome: done, Resource: f.container.ID, Err: err, Evidence: c.saw("removing %s: %s", f.container.ID, done)}
+	return resource.Result{Outcome: done, Resource: f.container.ID, Err: err, Evidence: c.evidence("removing %s: %s", f.container.ID, done)}
 }

@@ -71,8 +71,8 @@ func (w *world) intent() resource.Intent {
 	return resource.Intent{Claim: claim, Name: owned.Name(claim), Owner: w.owner, Run: "r1", Endpoint: e.Facts().Identity(), At: time.Now()}
 }
 
-func want() owned.Want {
-	return owned.Want{Config: &container.Config{Entrypoint: []string{"/bin/sleep", "1000"}}, Host: &container.HostConfig{NetworkMode: "none"}}
+func want() owned.ContainerSpec {
+	return owned.ContainerSpec{Config: &container.Config{Entrypoint: []string{"/bin/sleep", "1000"}}, Host: &container.HostConfig{NetworkMode: "none"}}
 }
 
 // containers are those of an intent's name or claim label, strangers' included.

@@ -10,8 +10,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
-// placed is an endpoint and where it stands.
-type placed struct {
+// locatedEndpoint is an endpoint and where it stands.
+type locatedEndpoint struct {
 	at     string
 	traits string // all of them: where they are the same, there is nothing to compare
 	*wire.NetworkEndpoint
@@ -88,14 +88,14 @@ func handling(a, b *wire.NetworkEndpoint) []trait {
 
 // unambiguous refuses endpoints that the same request could be for, and that want different things done with it.
 func unambiguous(p Policies) error {
-	var list []placed
+	var list []locatedEndpoint
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		for i, e := range p[name].GetEndpoints() {
 			var all []string
 			for _, t := range append(connection(), handling(e, e)...) {
 				all = append(all, t.of(e))
 			}
-			list = append(list, placed{options.Index(options.Join(member(Option, name), "endpoints"), i), strings.Join(all, "\x00"), e})
+			list = append(list, locatedEndpoint{options.Index(options.Join(member(Option, name), "endpoints"), i), strings.Join(all, "\x00"), e})
 		}
 	}
 	for j, b := range list {

@@ -144,7 +144,7 @@ func TestAnImageThatIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	uid, gid, _ := strings.Cut(owned.WorkerOn(e.Facts(), os.Getuid(), os.Getgid()).User, ":")
+	uid, gid, _ := strings.Cut(owned.ContainerUserFor(e.Facts(), os.Getuid(), os.Getgid()).User, ":")
 	for _, c := range []struct {
 		name, says string
 		config     container.Config
@@ -166,7 +166,7 @@ func TestAnImageThatIsRefused(t *testing.T) {
 				return
 			}
 			in, sb := w.open(def, false)
-			s, _, _ := read(in)
+			s, _, _ := readSpec(in)
 			_, err := supervise.Start(w.ctx(), sb.Launcher(), filepath.Join(s.Dir, sessiondir.Ops, "1"), supervise.Spec{
 				Argv: []string{"true"}, Dir: "/", Mark: supervise.Mark(s.Mark, "1"),
 			})
@@ -196,7 +196,7 @@ func TestNothingInsideHoldsTheHostUp(t *testing.T) {
 		w.appears(name)
 	}
 	stop("2")
-	if err := sb.(*sandbox).secret(w.ctx(), codex.Name, "auth.json", []byte("{}")); err != nil {
+	if err := sb.(*sandbox).putSecret(w.ctx(), codex.Name, "auth.json", []byte("{}")); err != nil {
 		t.Errorf("put: %v", err)
 	}
 	stop("3")
@@ -255,7 +255,7 @@ func TestAnAgentThatActsAsASupervisor(t *testing.T) {
 	w := newWorld(t, engine.Endpoint(t))
 	w.patience = 2 * time.Second
 	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
-	s, _, _ := read(in)
+	s, _, _ := readSpec(in)
 	for name, says := range map[string]string{
 		"started": `{"started":true}` + "\n", "not": `{"started":false,"reason":"so"}` + "\n", "nothing": "", "nonsense": strings.Repeat("x", 1<<20),
 	} {
@@ -337,7 +337,7 @@ nc -ll -p 1 -s local:/tmp/socket 2>/dev/null & true
 chmod 000 /laufwerk/home /laufwerk/ops /tmp; touch /workspace/done`
 	p := w.start(in, sb, "mess", "sh", "-c", script)
 	w.appears("done")
-	if exit, err := p.Wait(w.ctx()); exit.Code != 0 || err != nil && !errors.Is(err, supervise.ErrSpoilt) { // the closed folder is its user's
+	if exit, err := p.Wait(w.ctx()); exit.Code != 0 || err != nil && !errors.Is(err, supervise.ErrTampered) { // the closed folder is its user's
 		t.Fatalf("%+v %v", exit, err)
 	}
 	if f := sb.Fence(w.ctx()); !f.Sure {
@@ -379,7 +379,7 @@ func TestACommandThatTakesAllProcesses(t *testing.T) {
 // next runs a command as a session does: where its supervisor does not come up, or is gone, in another attempt.
 func (w *world) next(in resource.Intent, sb providers.Sandbox, argv ...string) (string, int) {
 	w.t.Helper()
-	s, _, _ := read(in)
+	s, _, _ := readSpec(in)
 	for _, name := range []string{"next-1", "next-2", "next-3"} {
 		dir := filepath.Join(s.Dir, sessiondir.Ops, name)
 		p, err := supervise.Start(w.ctx(), sb.Launcher(), dir, supervise.Spec{

@@ -14,17 +14,17 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// box is how commands are run in a session's container.
-type box struct{ s *sandbox }
+// containerBox is how commands are run in a session's container.
+type containerBox struct{ s *sandbox }
 
-func (b box) Start(ctx context.Context) error          { return b.s.start(ctx) }
-func (b box) End(ctx context.Context) supervise.Fenced { return b.s.end(ctx) }
-func (b box) command(argv, env []string) dockerengine.Command {
+func (b containerBox) Start(ctx context.Context) error          { return b.s.start(ctx) }
+func (b containerBox) End(ctx context.Context) supervise.Fenced { return b.s.kill(ctx) }
+func (b containerBox) command(argv, env []string) dockerengine.Command {
 	return dockerengine.Command{Argv: argv, Env: env, User: b.s.spec.User, Dir: "/"}
 }
 
 // Stopped looks whether the container has ended.
-func (b box) Stopped(ctx context.Context) bool {
+func (b containerBox) Stopped(ctx context.Context) bool {
 	got, err := b.s.p.inspect(ctx, b.s.e, b.s.in)
 	if err != nil || got.State.Running {
 		return false
@@ -36,7 +36,7 @@ func (b box) Stopped(ctx context.Context) bool {
 }
 
 // Open starts a supervisor. Its spec goes through the pipe: the arguments of an exec show in the engine's events.
-func (b box) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe, resource.Outcome, error) {
+func (b containerBox) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe, resource.Outcome, error) {
 	crash.Point("docker/before-exec")
 	st, done, err := b.s.e.Open(ctx, b.s.in.Resource, b.command(argv, b.s.at.Env))
 	crash.Point("docker/after-exec")
@@ -53,7 +53,7 @@ func (b box) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe,
 	return supervise.Pipe{In: st.In, Out: st.Out, Exited: exited, Close: st.Close}, done, nil
 }
 
-func (b box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, resource.Outcome, error) {
+func (b containerBox) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, resource.Outcome, error) {
 	cmd := b.command(c.Argv, c.Env)
 	if c.Stdin != nil {
 		cmd.Stdin = bytes.NewReader(c.Stdin)
@@ -62,7 +62,7 @@ func (b box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writ
 }
 
 // Explain makes SessionLost of a command's error where the container is gone.
-func (b box) Explain(ctx context.Context, err error) error {
+func (b containerBox) Explain(ctx context.Context, err error) error {
 	if errors.Is(err, dockerengine.ErrNoContainer) || errors.Is(err, dockerengine.ErrNotRunning) {
 		if _, why := b.s.p.inspect(ctx, b.s.e, b.s.in); failure.Is(why, failure.SessionLost) {
 			return why

@@ -15,7 +15,7 @@ func TestTheContractOfProviders(t *testing.T) {
 		Provider: w.Provider, Options: options, Runs: true, Host: "HOST_ONLY", Shell: "sh",
 		Intent: func() resource.Intent { return w.intent(w.target(options), false) },
 		Dir: func(in resource.Intent) string {
-			s, _, err := read(in)
+			s, _, err := readSpec(in)
 			if err != nil {
 				t.Fatal(err)
 			}

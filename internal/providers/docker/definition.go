@@ -59,7 +59,7 @@ func (p *Provider) Validate(given json.RawMessage) (targets.Definition, error) {
 
 func parse(given json.RawMessage, programs agent.Programs) (config, error) {
 	c := config{Network: bridge}
-	given, ours := apart(given)
+	given, ours := splitPrepared(given)
 	fields, err := options.Fields("", given, "id", "image", "codexBootstrap", "credentials", "resources", "network", "env", "imageCacheDirectory")
 	if err != nil {
 		return c, err
@@ -105,8 +105,8 @@ func parse(given json.RawMessage, programs agent.Programs) (config, error) {
 	return c, nil
 }
 
-// apart takes the field `prepared`, which is not an option, out of what was given.
-func apart(given json.RawMessage) (rest, ours json.RawMessage) {
+// splitPrepared takes the field `prepared`, which is not an option, out of what was given.
+func splitPrepared(given json.RawMessage) (rest, ours json.RawMessage) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(given, &fields) != nil || fields["prepared"] == nil {
 		return given, nil

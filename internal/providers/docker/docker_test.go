@@ -61,7 +61,7 @@ func newWorld(t *testing.T, endpoint string) *world {
 		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil },
 	})
 	if os.Getuid() == 0 {
-		if err := os.Chown(w.workspace, owned.Nobody, owned.Nobody); err != nil {
+		if err := os.Chown(w.workspace, owned.NobodyID, owned.NobodyID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +120,7 @@ func (w *world) open(def targets.Definition, readOnly bool) (resource.Intent, pr
 // start starts a command under a supervisor.
 func (w *world) start(in resource.Intent, sb providers.Sandbox, name string, argv ...string) *supervise.Process {
 	w.t.Helper()
-	s, _, err := read(in)
+	s, _, err := readSpec(in)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func (w *world) absent(in resource.Intent) {
 	if left := engine.Containers(w.t, w.endpoint, owned.LabelClaim+"="+in.Claim); len(left) > 0 {
 		w.t.Errorf("the container is still there: %+v", left)
 	}
-	s, _, _ := read(in)
+	s, _, _ := readSpec(in)
 	if _, err := os.Lstat(s.Dir); !errors.Is(err, os.ErrNotExist) {
 		w.t.Errorf("the directory is still there: %v", err)
 	}
@@ -356,7 +356,7 @@ func TestAStoppedContainerIsStartedAgain(t *testing.T) {
 	def := w.target(`{"image":"` + busybox + `"}`)
 	in, sb := w.open(def, false)
 	b := sb.(*sandbox)
-	if err := b.secret(w.ctx(), codex.Name, "auth.json", []byte("one")); err != nil {
+	if err := b.putSecret(w.ctx(), codex.Name, "auth.json", []byte("one")); err != nil {
 		t.Fatal(err)
 	}
 	if said, code := w.run(in, sb, "1", "sh", "-c", "[ $(cat $HOME/codex/auth.json) = one ] && echo same; echo kept >$HOME/mine"); said != "same\n" || code != 0 {
@@ -365,13 +365,13 @@ func TestAStoppedContainerIsStartedAgain(t *testing.T) {
 	if _, err := b.e.Kill(w.ctx(), in.Resource); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.secret(w.ctx(), codex.Name, "auth.json", []byte("canary-2")); err != nil {
+	if err := b.putSecret(w.ctx(), codex.Name, "auth.json", []byte("canary-2")); err != nil {
 		t.Fatal(err)
 	}
 	if said, code := w.run(in, sb, "2", "sh", "-c", "[ $(cat $HOME/codex/auth.json) = canary-2 ] && cat $HOME/mine"); said != "kept\n" || code != 0 {
 		t.Errorf("%q %d", said, code)
 	}
-	s, _, _ := read(in)
+	s, _, _ := readSpec(in)
 	err := filepath.Walk(s.Dir, func(path string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
 			if b, err := os.ReadFile(path); err == nil && (strings.Contains(string(b), "canary-2")) {
@@ -393,7 +393,7 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := func() owned.Want { s, _, _ := read(in); return s.want() }()
+	want := func() owned.ContainerSpec { s, _, _ := readSpec(in); return s.containerSpec() }()
 	cfg := *want.Config
 	cfg.Image, cfg.Entrypoint, cfg.Cmd = busybox, []string{"sleep"}, []string{"1000"}
 	cfg.Labels = map[string]string{owned.LabelOwner: w.owner, owned.LabelClaim: "another"}
@@ -423,7 +423,7 @@ func TestAnEngineOfAnotherHostRunsNothing(t *testing.T) {
 	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
 	ctx, cancel := context.WithTimeout(w.ctx(), 5*time.Second) // of the time that its first process has
 	defer cancel()
-	s, _, err := read(in)
+	s, _, err := readSpec(in)
 	if err != nil {
 		t.Fatal(err)
 	}

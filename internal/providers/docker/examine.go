@@ -35,7 +35,7 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 		for _, id := range []string{"supervisor", "limits", "user", "image"} {
 			out = append(out, checks.New(id, checks.Skip, "the engine cannot be asked"))
 		}
-		out = append(out, p.examinePrograms(c, selected{}, err)...)
+		out = append(out, p.examinePrograms(c, selectedImage{}, err)...)
 	} else {
 		f := e.Facts()
 		out = append(out, checks.New("engine", checks.Pass, "Docker %s answers at %s", f.Version, e.Endpoint()).
@@ -52,20 +52,20 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 }
 
 func (p *Provider) examineSupervisor(f dockerengine.Facts) checks.Check {
-	if err := p.fits(f); err != nil {
+	if err := p.checkEngine(f); err != nil {
 		return checks.Failed("supervisor", err)
 	}
 	return checks.New("supervisor", checks.Pass, "the engine runs %s/%s containers, and this build brings the supervisor for them", f.OS, f.Arch)
 }
 
 func examineLimits(c config, f dockerengine.Facts) checks.Check {
-	_, lacking := owned.Unenforced(f, c.Resources)
-	err := owned.Enforces(f, c.Resources)
+	_, lacking := owned.UnenforcedLimits(f, c.Resources)
+	err := owned.CheckLimits(f, c.Resources)
 	switch {
 	case err != nil:
 		return checks.Failed("limits", err).WithEvidence(lacking...)
-	case c.Resources.PIDs > 0 && c.Resources.PIDs < fewPIDs:
-		return checks.New("limits", checks.Warn, "`resources.pids` is %d, and the threads of laufwerk's own program in a container count too: fewer than %d may be too few for any command", c.Resources.PIDs, fewPIDs)
+	case c.Resources.PIDs > 0 && c.Resources.PIDs < lowPIDLimit:
+		return checks.New("limits", checks.Warn, "`resources.pids` is %d, and the threads of laufwerk's own program in a container count too: fewer than %d may be too few for any command", c.Resources.PIDs, lowPIDLimit)
 	case len(lacking) > 0:
 		return checks.New("limits", checks.Pass, "the engine enforces the limits that the target has; it could not enforce %s", strings.Join(lacking, ", "))
 	}
@@ -74,7 +74,7 @@ func examineLimits(c config, f dockerengine.Facts) checks.Check {
 
 // examineUser says who works in containers.
 func (p *Provider) examineUser(f dockerengine.Facts) checks.Check {
-	w := owned.WorkerOn(f, p.c.UID, p.c.GID)
+	w := owned.ContainerUserFor(f, p.c.UID, p.c.GID)
 	out := checks.New("user", checks.Pass, "sessions run as %s", w.User)
 	switch {
 	case f.Rootless:
@@ -90,7 +90,7 @@ func (p *Provider) examineUser(f dockerengine.Facts) checks.Check {
 	return out
 }
 
-func (p *Provider) examineImage(def targets.Definition, c config, i selected, err error) checks.Check {
+func (p *Provider) examineImage(def targets.Definition, c config, i selectedImage, err error) checks.Check {
 	switch {
 	case err != nil:
 		return checks.Failed("image", err)
@@ -105,7 +105,7 @@ func (p *Provider) examineImage(def targets.Definition, c config, i selected, er
 }
 
 // examinePrograms looks for the agent programs and their logins, where the target gives agents one.
-func (p *Provider) examinePrograms(c config, i selected, imageErr error) (out []checks.Check) {
+func (p *Provider) examinePrograms(c config, i selectedImage, imageErr error) (out []checks.Check) {
 	for _, program := range p.c.Programs {
 		name, credential := program.Name(), program.Credential()
 		if credential != nil && !slices.Contains(c.Credentials, credential.Kind) {
@@ -128,13 +128,13 @@ func (p *Provider) examinePrograms(c config, i selected, imageErr error) (out []
 }
 
 // examineInstalled says whether the image carries a program, or what it takes to install it in each session.
-func examineInstalled(program agent.Program, c config, i selected, imageErr error) checks.Check {
+func examineInstalled(program agent.Program, c config, i selectedImage, imageErr error) checks.Check {
 	at, title, version := program.Name()+".program", program.Title(), program.Recipe().Version
 	switch {
 	case imageErr != nil:
 		return checks.New(at, checks.Skip, "without the image that cannot be told")
 	case !i.prepared && c.Network == noNetwork:
-		return checks.Failed(at, unprepared(c, program))
+		return checks.Failed(at, unpreparedError(c, program))
 	case c.Network == noNetwork:
 		return checks.New(at, checks.Warn, "%s %s is in the image, and with `network: \"none\"` it reaches no model server", title, version)
 	case !i.prepared:
@@ -174,16 +174,16 @@ func (p *Provider) Probe(in resource.Intent, def targets.Definition) providers.P
 		ran := checks.New("", checks.Pass, "a command ran in a container, which saw the files of this host and their locks, and was cleaned up after").
 			WithEvidence(fmt.Sprintf("user %d:%d", got.UID, got.GID), "kernel "+got.Kernel)
 		c, _ := decode(def)
-		s, _, err := read(in)
-		return []checks.Check{ran, tools(got, p.c.Programs.Installable(), func(program agent.Program) bool {
+		s, _, err := readSpec(in)
+		return []checks.Check{ran, checkTools(got, p.c.Programs.Installable(), func(program agent.Program) bool {
 			credential := program.Credential()
 			return err == nil && !s.Prepared && (credential == nil || slices.Contains(c.Credentials, credential.Kind))
 		})}
 	}}
 }
 
-// tools says what an image lacks. Those of the programs that inSessions names are installed in each session.
-func tools(got inside.Probed, programs agent.Programs, inSessions func(agent.Program) bool) checks.Check {
+// checkTools says what an image lacks. Those of the programs that inSessions names are installed in each session.
+func checkTools(got inside.Probed, programs agent.Programs, inSessions func(agent.Program) bool) checks.Check {
 	var titles []string
 	for _, p := range programs {
 		titles = append(titles, p.Title())

@@ -41,7 +41,7 @@ func TestLimitsThatAnEngineCannotEnforce(t *testing.T) {
 		if got := examineLimits(c.config, c.facts); got.Status != c.status || !strings.Contains(got.Message, c.says) {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if err := owned.Enforces(c.facts, c.config.Resources); (err != nil) != (c.status == checks.Fail) {
+		if err := owned.CheckLimits(c.facts, c.config.Resources); (err != nil) != (c.status == checks.Fail) {
 			t.Errorf("%s: run says %v", name, err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestToolsThatAnImageLacks(t *testing.T) {
 		{has("bash", "git", "node", "setsid"), true, checks.Fail, "no pnpm"},
 		{has("sh"), false, checks.Fail, "no bash (session.exec runs commands with it), no git"},
 	} {
-		if got := tools(c.got, programs().Installable(), func(agent.Program) bool { return c.installs }); got.Status != c.status || !strings.Contains(got.Message, c.says) || (got.Hint == "") != (c.status == checks.Pass) {
+		if got := checkTools(c.got, programs().Installable(), func(agent.Program) bool { return c.installs }); got.Status != c.status || !strings.Contains(got.Message, c.says) || (got.Hint == "") != (c.status == checks.Pass) {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
@@ -110,7 +110,7 @@ func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
 		"own, without network": {with("own:1", noNetwork), false, nil, checks.Pass, checks.Fail, "without a network it cannot be installed"},
 		"not there":            {with("", bridge), false, errors.New("stale"), checks.Fail, checks.Skip, "without the image"},
 	} {
-		i := selected{prepared: c.prepared}
+		i := selectedImage{prepared: c.prepared}
 		if got := p.examineImage(targets.Definition{}, c.config, i, c.err); got.ID != "image" || got.Status != c.image {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -122,7 +122,7 @@ func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
 			t.Errorf("%s: a login that is not there: %+v", name, got[1])
 		}
 	}
-	if got := p.examinePrograms(config{}, selected{}, nil); len(got) != 1 || got[0].Status != checks.Skip {
+	if got := p.examinePrograms(config{}, selectedImage{}, nil); len(got) != 1 || got[0].Status != checks.Skip {
 		t.Errorf("%+v", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Each session looks for its image once, and anew.
-func TestEachSessionLooksForItsImageOnce(t *testing.T) {
+func TestEachSessionInspectsItsImageOnce(t *testing.T) {
 	proxy := engine.NewProxy(t, engine.Endpoint(t))
 	w := newWorld(t, proxy.Endpoint)
 	image := fmt.Sprintf("laufwerk-test/leaves:%d", time.Now().UnixNano())
@@ -52,7 +52,7 @@ func TestEachSessionLooksForItsImageOnce(t *testing.T) {
 }
 
 // What a target lacks for Codex is told from the same look.
-func TestReadinessForCodexLooksOnce(t *testing.T) {
+func TestReadinessForCodexInspectsOnce(t *testing.T) {
 	proxy := engine.NewProxy(t, engine.Endpoint(t))
 	w := newWorld(t, proxy.Endpoint)
 	def := w.target(`{"image":"` + busybox + `","network":"none","credentials":"codex-subscription"}`)

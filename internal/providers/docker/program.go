@@ -30,13 +30,13 @@ func (p *Provider) login(c config, credential *agent.Credential) (agent.Login, e
 }
 
 // readyFor is what keeps a program from being run on the target.
-func (p *Provider) readyFor(name string, c config, i selected, imageErr error) (out []failure.Condition) {
+func (p *Provider) readyFor(name string, c config, i selectedImage, imageErr error) (out []failure.Condition) {
 	program, ok := p.c.Programs.Find(name)
 	if !ok {
 		return nil
 	}
 	if program.Recipe() != nil && imageErr == nil && !i.prepared && c.Network == noNetwork {
-		out = append(out, condition(name+".program", unprepared(c, program)))
+		out = append(out, condition(name+".program", unpreparedError(c, program)))
 	}
 	if credential := program.Credential(); credential != nil {
 		if _, err := p.login(c, credential); err != nil {
@@ -46,7 +46,7 @@ func (p *Provider) readyFor(name string, c config, i selected, imageErr error) (
 	return out
 }
 
-func unprepared(c config, program agent.Program) error {
+func unpreparedError(c config, program agent.Program) error {
 	return failure.New(failure.NotReady, "the image %s carries no prepared %s, and without a network it cannot be installed in a session", c.Image, program.Title()).
 		WithHint("laufwerk prepare docker")
 }
@@ -71,7 +71,7 @@ func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 			return providers.Program{}, err
 		}
 		for _, f := range login.Private {
-			if err := s.Place(ctx, name, f); err != nil {
+			if err := s.PutFile(ctx, name, f); err != nil {
 				return providers.Program{}, failure.Wrap(err, failure.NotReady, "put the login into the container's memory")
 			}
 		}
@@ -102,7 +102,7 @@ const installLimit = 20 * time.Minute
 func (s *sandbox) install(ctx context.Context, program agent.Program) (string, error) {
 	name, title, recipe := program.Name(), program.Title(), program.Recipe()
 	for _, f := range recipe.PNPMFiles() {
-		if err := sessiondir.Place(s.spec.Dir, recipeDir, agent.File{Path: f.Name, Content: f.Content, Mode: 0o644}, s.spec.Gives); err != nil {
+		if err := sessiondir.PutFile(s.spec.Dir, recipeDir, agent.File{Path: f.Name, Content: f.Content, Mode: 0o644}, s.spec.Gives); err != nil {
 			return "", failure.Wrap(err, failure.Failed, "put the recipe of %s into the session's home", title)
 		}
 	}
@@ -123,7 +123,7 @@ cd ..
 mv -T "$new" "$name" 2>/dev/null || { rm -rf "$new"; [ -e "$name/.complete" ]; }`
 	cmd := entered.Command{Argv: append([]string{"bash", "-c", script, bootstrapDir, name, path.Join(homeDir, recipeDir)}, agent.PNPMInstall()...)}
 	cmd.Env = slices.Concat(s.at.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
-	cmd.Talk = &progress{tell: func(line string) { providers.Progress(ctx, "%s", line) }}
+	cmd.Talk = &progressFilter{tell: func(line string) { providers.Progress(ctx, "%s", line) }}
 	if !files.Exists(filepath.Join(s.spec.Dir, sessiondir.Home, strings.TrimPrefix(bootstrapDir, homeDir), name, ".complete")) {
 		providers.Progress(ctx, "installing %s %s in the session: the image %s does not carry it", title, recipe.Version, s.config.Image)
 	}
@@ -134,7 +134,7 @@ mv -T "$new" "$name" 2>/dev/null || { rm -rf "$new"; [ -e "$name/.complete" ]; }
 		return path.Join(bootstrapDir, name), nil
 	}
 	if within.Err() != nil { // it goes on without us, and nothing else runs in there
-		s.end(context.WithoutCancel(ctx))
+		s.kill(context.WithoutCancel(ctx))
 	}
 	if ctx.Err() != nil {
 		return "", failure.Wrap(context.Cause(ctx), failure.Cancelled, "install %s in the session", title)
@@ -152,26 +152,26 @@ const (
 	bootstrapDir = homeDir + "/.harness-bootstrap"
 )
 
-// secret puts a file into the container's memory, and a link to it into a program's home.
-func (s *sandbox) secret(ctx context.Context, program, name string, content []byte) error {
+// putSecret puts a file into the container's memory, and a link to it into a program's home.
+func (s *sandbox) putSecret(ctx context.Context, program, name string, content []byte) error {
 	at := path.Join(loginDir, program, name)
-	put := inside.Put(at, 0o600, len(content))
-	_, stuck, err := s.at.Own(ctx, put, content)
-	if stuck && s.end(ctx).Sure { // nothing is left that could hold it up again
-		_, _, err = s.at.Own(ctx, put, content)
+	put := inside.PutFile(at, 0o600, len(content))
+	_, stuck, err := s.at.RunOwn(ctx, put, content)
+	if stuck && s.kill(ctx).Sure { // nothing is left that could hold it up again
+		_, _, err = s.at.RunOwn(ctx, put, content)
 	}
 	if err != nil {
 		return err
 	}
-	return sessiondir.PlaceLink(s.spec.Dir, program, name, at, s.spec.Gives)
+	return sessiondir.PutSymlink(s.spec.Dir, program, name, at, s.spec.Gives)
 }
 
-// Place puts a file into a program's home; a secret one only into the container's memory.
-func (s *sandbox) Place(ctx context.Context, program string, f agent.File) error {
+// PutFile puts a file into a program's home; a secret one only into the container's memory.
+func (s *sandbox) PutFile(ctx context.Context, program string, f agent.File) error {
 	if f.Secret {
-		return s.secret(ctx, program, f.Path, f.Content)
+		return s.putSecret(ctx, program, f.Path, f.Content)
 	}
-	return sessiondir.Place(s.spec.Dir, program, f, s.spec.Gives)
+	return sessiondir.PutFile(s.spec.Dir, program, f, s.spec.Gives)
 }
 
 // Secrets are the tokens of the user's logins, and variables whose names say what they are.

@@ -7,8 +7,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 )
 
-// progress tells those lines of a package manager that say how far it is, or what keeps it.
-type progress struct {
+// progressFilter tells those lines of a package manager that say how far it is, or what keeps it.
+type progressFilter struct {
 	tell func(line string)
 	line []byte
 	told int
@@ -16,11 +16,11 @@ type progress struct {
 
 // Bounds of what is told: others inside can write there too.
 const (
-	toldLines = 100
-	toldBytes = 300
+	maxProgressLines = 100
+	maxProgressBytes = 300
 )
 
-func telling(line []byte) bool {
+func isProgress(line []byte) bool {
 	said := bytes.TrimLeft(line, "\t\f\r ")
 	return bytes.HasPrefix(line, []byte("Progress:")) || bytes.HasPrefix(said, []byte("WARN")) || bytes.HasPrefix(said, []byte("ERR_"))
 }
@@ -31,15 +31,15 @@ func withoutUserinfo(line string) string {
 	return userinfo.ReplaceAllString(line, "://…@")
 }
 
-func (p *progress) Write(b []byte) (int, error) {
+func (p *progressFilter) Write(b []byte) (int, error) {
 	for _, c := range b {
 		if c != '\n' {
-			if len(p.line) < toldBytes {
+			if len(p.line) < maxProgressBytes {
 				p.line = append(p.line, c)
 			}
 			continue
 		}
-		if p.told < toldLines && telling(p.line) {
+		if p.told < maxProgressLines && isProgress(p.line) {
 			p.told++
 			p.tell(withoutUserinfo(strings.ToValidUTF8(string(bytes.TrimSpace(p.line)), "")))
 		}

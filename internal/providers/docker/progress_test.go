@@ -8,7 +8,7 @@ import (
 
 func TestWhatAnInstallationTells(t *testing.T) {
 	var told []string
-	p := &progress{tell: func(line string) { told = append(told, line) }}
+	p := &progressFilter{tell: func(line string) { told = append(told, line) }}
 	text := "Lockfile is up to date\nProgress: resolved 1\n WARN  GET https://user:word@registry.example/a error (ECONNRESET). Will retry in 10 seconds.\n ERR_PNPM_X  no\n++\n"
 	for _, piece := range strings.SplitAfter(text, "e") { // lines come in pieces
 		fmt.Fprint(p, piece)
@@ -18,7 +18,7 @@ func TestWhatAnInstallationTells(t *testing.T) {
 		t.Errorf("told %q", told)
 	}
 	fmt.Fprint(p, strings.Repeat("Progress: "+strings.Repeat("x", 1000)+"\n", 1000))
-	if len(told) != toldLines || len(told[len(told)-1]) > toldBytes {
+	if len(told) != maxProgressLines || len(told[len(told)-1]) > maxProgressBytes {
 		t.Errorf("%d lines, the last with %d bytes", len(told), len(told[len(told)-1]))
 	}
 }

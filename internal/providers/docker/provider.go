@@ -47,7 +47,7 @@ type Provider struct {
 	c        Config
 	programs carried.Programs
 	patience time.Duration
-	taken    entered.Taken
+	taken    entered.TakenSockets
 }
 
 var _ providers.Provider = (*Provider)(nil)
@@ -55,7 +55,7 @@ var _ providers.Provider = (*Provider)(nil)
 // New makes it; nothing is connected to before it is needed.
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
-	return &Provider{c: c, programs: carried.New(c.Executable, c.State, c.Carried), patience: entered.Patience}
+	return &Provider{c: c, programs: carried.New(c.Executable, c.State, c.Carried), patience: entered.CommandLimit}
 }
 
 // Info says what a container enforces.
@@ -83,9 +83,9 @@ func (p *Provider) Endpoint(ctx context.Context, _ targets.Definition) (string, 
 	return e.Facts().Identity(), nil
 }
 
-// known is the engine that an intent names.
-func (p *Provider) known(ctx context.Context, in resource.Intent, s spec) (*dockerengine.Engine, error) {
-	return owned.Known(ctx, dockerengine.Engines{Connect: p.c.Connect, Host: p.c.Host}, in, s.Engine)
+// engineOf is the engine that an intent names.
+func (p *Provider) engineOf(ctx context.Context, in resource.Intent, s spec) (*dockerengine.Engine, error) {
+	return owned.EngineOf(ctx, dockerengine.Engines{Connect: p.c.Connect, Host: p.c.Host}, in, s.Engine)
 }
 
 // decode reads the options of a definition; of the zero definition it is the zero config.
@@ -96,11 +96,11 @@ func decode(def targets.Definition) (c config, err error) {
 	return c, err
 }
 
-// found is what a target's sessions are made on, and of.
-type found struct {
+// sessionBase is what a target's sessions are made on, and of.
+type sessionBase struct {
 	config config
 	engine *dockerengine.Engine
-	image  selected
+	image  selectedImage
 }
 
 // Ready says what is missing.
@@ -110,7 +110,7 @@ func (p *Provider) Ready(ctx context.Context, def targets.Definition, need provi
 }
 
 // find looks for all that a session needs, and says what is missing.
-func (p *Provider) find(ctx context.Context, def targets.Definition, need providers.Need) (f found, out []failure.Condition) {
+func (p *Provider) find(ctx context.Context, def targets.Definition, need providers.Need) (f sessionBase, out []failure.Condition) {
 	say := func(id string, err error) { out = append(out, condition(id, err)) }
 	c, err := decode(def)
 	if err != nil {
@@ -125,30 +125,30 @@ func (p *Provider) find(ctx context.Context, def targets.Definition, need provid
 		say("engine", err)
 		return f, out
 	}
-	if err := p.fits(e.Facts()); err != nil {
+	if err := p.checkEngine(e.Facts()); err != nil {
 		say("engine", err)
 		return f, out
 	}
-	if err := owned.Enforces(e.Facts(), c.Resources); err != nil {
+	if err := owned.CheckLimits(e.Facts(), c.Resources); err != nil {
 		say("limits", err)
 	}
 	i, err := p.image(ctx, e, def, c)
 	if err != nil {
 		say("image", err)
 	}
-	return found{config: c, engine: e, image: i}, append(out, p.readyFor(need.Program, c, i, err)...)
+	return sessionBase{config: c, engine: e, image: i}, append(out, p.readyFor(need.Program, c, i, err)...)
 }
 
-// fits says why sessions cannot run on an engine at all.
-func (p *Provider) fits(f dockerengine.Facts) error { return p.programs.Has(platform(f)) }
+// checkEngine says why sessions cannot run on an engine at all.
+func (p *Provider) checkEngine(f dockerengine.Facts) error { return p.programs.Has(platform(f)) }
 
 // platform is that of the programs which an engine's kernel runs.
 func platform(f dockerengine.Facts) string { return f.OS + "/" + f.Arch }
 
 func condition(id string, err error) failure.Condition { return targets.Missing(Kind, id, err) }
 
-// selected is the image of a target's sessions.
-type selected struct {
+// selectedImage is the image of a target's sessions.
+type selectedImage struct {
 	image    api.InspectResponse
 	prepared bool // it carries the pinned Codex
 }
@@ -165,41 +165,41 @@ func Images() imagecache.Kind {
 }
 
 // image finds it on the engine, and never fetches one.
-func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def targets.Definition, c config) (selected, error) {
+func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def targets.Definition, c config) (selectedImage, error) {
 	cache := p.cache(def, c)
-	i, err := look(ctx, e, cache, c)
+	i, err := inspectImage(ctx, e, cache, c)
 	switch {
 	case err != nil:
-		return selected{}, err
+		return selectedImage{}, err
 	case i.Os != "" && i.Os != "linux":
-		return selected{}, failure.New(failure.NotReady, "the image %s is for %s, and sessions run in Linux containers", c.Image, i.Os)
+		return selectedImage{}, failure.New(failure.NotReady, "the image %s is for %s, and sessions run in Linux containers", c.Image, i.Os)
 	}
-	if err := unwanted(i); err != nil {
-		return selected{}, err
+	if err := refuseVolumes(i); err != nil {
+		return selectedImage{}, err
 	}
 	if c.Image == "" {
-		return selected{image: i, prepared: true}, nil
+		return selectedImage{image: i, prepared: true}, nil
 	}
 	carries := cache.Carries(i)
 	if carries != nil && c.CodexBootstrap == bootstrapPrepared {
-		return selected{}, carries
+		return selectedImage{}, carries
 	}
-	return selected{image: i, prepared: carries == nil}, nil
+	return selectedImage{image: i, prepared: carries == nil}, nil
 }
 
-func look(ctx context.Context, e *dockerengine.Engine, cache imagecache.Cache, c config) (api.InspectResponse, error) {
+func inspectImage(ctx context.Context, e *dockerengine.Engine, cache imagecache.Cache, c config) (api.InspectResponse, error) {
 	if c.Image != "" {
 		return imagecache.Own(ctx, e, c.Image, c.ID)
 	}
-	r, err := receipt(cache, c)
+	r, err := readReceipt(cache, c)
 	if err != nil {
 		return api.InspectResponse{}, err
 	}
 	return cache.Prepared(ctx, e, r)
 }
 
-// receipt is that of the prepared image which a target without one of its own uses.
-func receipt(cache imagecache.Cache, c config) (imagecache.Receipt, error) {
+// readReceipt is that of the prepared image which a target without one of its own uses.
+func readReceipt(cache imagecache.Cache, c config) (imagecache.Receipt, error) {
 	if c.Prepared == nil {
 		return cache.Standard()
 	}

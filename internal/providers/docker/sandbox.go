@@ -26,8 +26,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// upLimit bounds the wait for a container's first process.
-const upLimit = 30 * time.Second
+// startLimit bounds the wait for a container's first process.
+const startLimit = 30 * time.Second
 
 // sandbox is a session's container. It is started when something is to run in it, and started again if it has stopped.
 type sandbox struct {
@@ -46,7 +46,7 @@ type sandbox struct {
 
 // Enter finds the container by its recorded id. It does not start it.
 func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.Definition) (providers.Sandbox, error) {
-	s, id, err := read(in)
+	s, id, err := readSpec(in)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	if err != nil {
 		return nil, err
 	}
-	e, err := p.known(ctx, in, s)
+	e, err := p.engineOf(ctx, in, s)
 	if err != nil {
 		return nil, err
 	}
@@ -69,17 +69,17 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	at, err := sessiondir.Open(s.Dir, id)
 	if err == nil {
 		defer at.Close()
-		if presence, why := at.Whose(); presence != resource.Present {
+		if presence, why := at.Identify(); presence != resource.Present {
 			err = fmt.Errorf("%s is %s: %w", s.Dir, presence, errors.Join(why))
 		}
 	}
 	if err != nil {
-		return nil, lost(in, "its directory: %v", err)
+		return nil, lostError(in, "its directory: %v", err)
 	}
 	b := &sandbox{p: p, e: e, in: in, spec: s, config: c, vars: own, arch: e.Facts().Arch, running: got.State.Running}
-	b.env = slices.Concat([]string{"PATH=" + standardPath}, ofImage(got.Config.Env), []string{"HOME=" + homeDir, "TMPDIR=" + tmpDir}, own, []string{supervise.MarkVariable + "=" + s.Mark})
+	b.env = slices.Concat([]string{"PATH=" + standardPath}, imageVariables(got.Config.Env), []string{"HOME=" + homeDir, "TMPDIR=" + tmpDir}, own, []string{supervise.MarkVariable + "=" + s.Mark})
 	b.at = &entered.Sandbox{
-		Box: box{b}, Dir: s.Dir, Ops: opsDir, Gives: s.Gives, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
+		Box: containerBox{b}, Dir: s.Dir, Ops: opsDir, Gives: s.Gives, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
 	}
 	if s.Serves {
 		b.at.Standby = entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, inside.StandbyName), Taken: &p.taken}
@@ -87,9 +87,9 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	return b, nil
 }
 
-// ofImage are the variables of an image as commands get them: what `env` refuses is refused from there, too, so that no agent
+// imageVariables are the variables of an image as commands get them: what `env` refuses is refused from there, too, so that no agent
 // falls back to billing by use.
-func ofImage(env []string) []string {
+func imageVariables(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return environment.Refused(name)
@@ -99,7 +99,7 @@ func ofImage(env []string) []string {
 // standardPath is what the engine gives to programs where an image does not say.
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-func lost(in resource.Intent, format string, args ...any) error {
+func lostError(in resource.Intent, format string, args ...any) error {
 	return failure.New(failure.SessionLost, "the session cannot be entered: %s; once it is closed, another session can go on with the workspace", fmt.Sprintf(format, args...)).
 		WithField("container", in.Resource)
 }
@@ -110,7 +110,7 @@ func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in resou
 	switch {
 	case presence == resource.Present && got.ID == in.Resource && got.State != nil && got.Config != nil:
 		if got.State.Dead || got.State.Status == container.StateRemoving {
-			return got, lost(in, "the container %s is being removed", in.Resource)
+			return got, lostError(in, "the container %s is being removed", in.Resource)
 		}
 		return got, nil
 	case presence != resource.Absent && presence != resource.Present:
@@ -121,9 +121,9 @@ func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in resou
 	case err != nil:
 		return got, failure.Wrap(err, failure.NotReady, "look at the container %s", in.Name)
 	case f.Identity() != in.Endpoint:
-		return got, owned.AnotherEngine(in, e.Endpoint().Host, f.Identity())
+		return got, owned.OtherEngineError(in, e.Endpoint().Host, f.Identity())
 	}
-	return got, lost(in, "there is no container %s on the %s", in.Resource, in.Endpoint)
+	return got, lostError(in, "there is no container %s on the %s", in.Resource, in.Endpoint)
 }
 
 func (s *sandbox) Launcher() supervise.Launcher { return s.at.Launcher() }
@@ -132,7 +132,7 @@ func (s *sandbox) Home() string                 { return homeDir }
 func (s *sandbox) BaseEnv() []string            { return slices.Clone(s.env) }
 
 // Fence ends everything that runs in the session by ending its container, which is started again if more is to run.
-func (s *sandbox) Fence(ctx context.Context) supervise.Fenced { return s.end(ctx) }
+func (s *sandbox) Fence(ctx context.Context) supervise.Fenced { return s.kill(ctx) }
 
 // start makes sure that the container runs, and that its first process has proved, once for every start, that it has this
 // host's files and that locks reach across.
@@ -142,7 +142,7 @@ func (s *sandbox) start(ctx context.Context) error {
 	if s.running {
 		return nil
 	}
-	if err := sessiondir.OpenUp(s.spec.Dir); err != nil {
+	if err := sessiondir.RestorePermissions(s.spec.Dir); err != nil {
 		return failure.Wrap(err, failure.NotReady, "open the directories of the session")
 	}
 	if err := s.p.programs.Restore(ctx, s.spec.Binary); err != nil {
@@ -160,20 +160,20 @@ func (s *sandbox) start(ctx context.Context) error {
 			return failure.Wrap(err, failure.NotReady, "start the container %s", s.in.Name)
 		}
 	}
-	if err := s.proved(ctx); err != nil {
+	if err := s.awaitProof(ctx); err != nil {
 		return err
 	}
 	s.running = true
 	return nil
 }
 
-func (s *sandbox) proved(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, upLimit)
+func (s *sandbox) awaitProof(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	var over error
-	seen, err := inside.Await(ctx, filepath.Join(s.spec.Dir, sessiondir.Ops, ready), s.spec.Nonce, inside.Locked, func(ctx context.Context) error {
+	seen, err := inside.AwaitProof(ctx, filepath.Join(s.spec.Dir, sessiondir.Ops, readyFile), s.spec.Nonce, inside.Locked, func(ctx context.Context) error {
 		if got, err := s.p.inspect(ctx, s.e, s.in); err == nil && !got.State.Running {
-			over = s.ended(got.State)
+			over = s.endedError(got.State)
 		}
 		return over
 	})
@@ -181,13 +181,13 @@ func (s *sandbox) proved(ctx context.Context) error {
 	case over != nil:
 		return over
 	case err != nil:
-		return s.unproved(seen, err)
+		return s.unprovedError(seen, err)
 	}
 	return nil
 }
 
-// ended says why the container's first process did not live.
-func (s *sandbox) ended(state *container.State) error {
+// endedError says why the container's first process did not live.
+func (s *sandbox) endedError(state *container.State) error {
 	const hint = "choose another image for the target, or build one FROM it that is otherwise"
 	switch state.ExitCode {
 	case inside.ExitLinks:
@@ -195,24 +195,24 @@ func (s *sandbox) ended(state *container.State) error {
 	case inside.ExitGroups:
 		return failure.New(failure.NotReady, "the image %s puts the user %s into groups besides its own", s.spec.Image, s.spec.User).WithHint(hint)
 	}
-	return failure.New(failure.NotReady, "the container %s ended at once with exit code %d%s", s.in.Name, state.ExitCode, s.early(state.Error))
+	return failure.New(failure.NotReady, "the container %s ended at once with exit code %d%s", s.in.Name, state.ExitCode, s.earlyEndReason(state.Error))
 }
 
-// early says what may have ended a container before it did anything.
-func (s *sandbox) early(says string) string {
+// earlyEndReason says what may have ended a container before it did anything.
+func (s *sandbox) earlyEndReason(says string) string {
 	switch {
 	case says != "":
 		return ": " + says
-	case s.config.Resources.PIDs > 0 && s.config.Resources.PIDs < fewPIDs:
+	case s.config.Resources.PIDs > 0 && s.config.Resources.PIDs < lowPIDLimit:
 		return fmt.Sprintf(": `resources.pids` is %d, and the threads of laufwerk's own program there count too", s.config.Resources.PIDs)
 	}
 	return ""
 }
 
-// fewPIDs may be too few for our own program and a command: the first process and each supervisor have about ten threads.
-const fewPIDs = 32
+// lowPIDLimit may be too few for our own program and a command: the first process and each supervisor have about ten threads.
+const lowPIDLimit = 32
 
-func (s *sandbox) unproved(seen inside.Sight, err error) error {
+func (s *sandbox) unprovedError(seen inside.Proof, err error) error {
 	switch {
 	case seen == inside.Seen:
 		return failure.New(failure.NotReady, "the engine at %s shares this host's files, but not their locks: what runs in its containers cannot be followed from here", s.e.Endpoint().Host)
@@ -223,8 +223,8 @@ func (s *sandbox) unproved(seen inside.Sight, err error) error {
 		s.in.Name, s.spec.Dir, s.e.Endpoint().Host).WithHint("laufwerk doctor --probe")
 }
 
-// end kills the container, which certainly ends everything in it.
-func (s *sandbox) end(ctx context.Context) supervise.Fenced {
+// kill kills the container, which certainly ends everything in it.
+func (s *sandbox) kill(ctx context.Context) supervise.Fenced {
 	s.up.Lock()
 	defer s.up.Unlock()
 	out := supervise.Fenced{Sure: true, How: supervise.HowContainer, At: s.p.c.Now().UTC()}

@@ -27,12 +27,12 @@ import (
 
 // Where things are in a container.
 const (
-	workdir  = "/workspace"
-	homeDir  = "/laufwerk/home"
-	opsDir   = "/laufwerk/ops"
-	loginDir = "/laufwerk/login" // in memory
-	tmpDir   = "/tmp"
-	ready    = "ready" // in opsDir: made by the container's first process
+	workdir   = "/workspace"
+	homeDir   = "/laufwerk/home"
+	opsDir    = "/laufwerk/ops"
+	loginDir  = "/laufwerk/login" // in memory
+	tmpDir    = "/tmp"
+	readyFile = "ready" // in opsDir: made by the container's first process
 )
 
 // spec is what an intent says of a session's container.
@@ -55,12 +55,12 @@ type spec struct {
 	Serves    bool              `json:"serves,omitempty"` // its first process keeps a supervisor standing by
 }
 
-// gives is to whom this host's files of a container are given, nil is the worker.
-func gives(w owned.Worker) *sessiondir.User {
+// fileOwner is to whom this host's files of a container are given, nil is the worker.
+func fileOwner(w owned.ContainerUser) *sessiondir.User {
 	if !w.Nobody {
 		return nil
 	}
-	return &sessiondir.User{UID: owned.Nobody, GID: owned.Nobody}
+	return &sessiondir.User{UID: owned.NobodyID, GID: owned.NobodyID}
 }
 
 // Owner is to whom the files of a workspace belong that sessions of this target work on.
@@ -69,7 +69,7 @@ func (p *Provider) Owner(ctx context.Context, _ targets.Definition) (uid, gid in
 	if err != nil {
 		return 0, 0, false, err
 	}
-	if u := gives(owned.WorkerOn(e.Facts(), p.c.UID, p.c.GID)); u != nil {
+	if u := fileOwner(owned.ContainerUserFor(e.Facts(), p.c.UID, p.c.GID)); u != nil {
 		return u.UID, u.GID, true, nil
 	}
 	return 0, 0, false, nil
@@ -89,7 +89,7 @@ func (p *Provider) Plan(ctx context.Context, def targets.Definition, need provid
 }
 
 // plan describes the container.
-func (p *Provider) plan(ctx context.Context, f found, s providers.SessionSpec) (providers.Plan, error) {
+func (p *Provider) plan(ctx context.Context, f sessionBase, s providers.SessionSpec) (providers.Plan, error) {
 	binary, err := p.programs.Path(ctx, platform(f.engine.Facts()))
 	if err != nil {
 		return providers.Plan{}, err
@@ -98,24 +98,24 @@ func (p *Provider) plan(ctx context.Context, f found, s providers.SessionSpec) (
 	_, _ = rand.Read(nonce) // never fails
 	out := spec{
 		Dir: s.Dir, Workspace: s.Workspace, ReadOnly: s.ReadOnly, Mark: s.Mark, Engine: f.engine.Endpoint().Host, Image: f.image.image.ID,
-		Prepared: f.image.prepared, Network: f.config.Network, Resources: f.config.Resources, Binary: binary, Nonce: hex.EncodeToString(nonce), Serves: serves(f.config.Resources),
+		Prepared: f.image.prepared, Network: f.config.Network, Resources: f.config.Resources, Binary: binary, Nonce: hex.EncodeToString(nonce), Serves: hasStandby(f.config.Resources),
 	}
-	w := owned.WorkerOn(f.engine.Facts(), p.c.UID, p.c.GID)
-	out.User, out.Gives, out.UserNS, out.Volumes = w.User, gives(w), w.UserNS, owned.Volumes(f.image.image)
+	w := owned.ContainerUserFor(f.engine.Facts(), p.c.UID, p.c.GID)
+	out.User, out.Gives, out.UserNS, out.Volumes = w.User, fileOwner(w), w.UserNS, owned.Volumes(f.image.image)
 	raw, err := json.Marshal(out)
 	return providers.Plan{Spec: raw, Image: f.image.image.ID}, err
 }
 
-func read(in resource.Intent) (s spec, id sessiondir.Identity, err error) {
+func readSpec(in resource.Intent) (s spec, id sessiondir.Identity, err error) {
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
 		return s, id, fmt.Errorf("the intent's spec: %w", err)
 	}
 	return s, sessiondir.Identity{Claim: in.Claim, Name: in.Name, Owner: in.Owner, Mark: s.Mark}, nil
 }
 
-// want is the container of a session.
-func (s spec) want() owned.Want {
-	host := owned.Hardened(s.Resources)
+// containerSpec is the container of a session.
+func (s spec) containerSpec() owned.ContainerSpec {
+	host := owned.HardenedHostConfig(s.Resources)
 	host.NetworkMode, host.UsernsMode, host.ReadonlyRootfs = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS), true
 	host.Mounts = []mount.Mount{ // at mounts(), as are the first of Tmpfs
 		owned.Bind(s.Workspace, workdir, s.ReadOnly),
@@ -136,15 +136,15 @@ func (s spec) want() owned.Want {
 	if s.Serves {
 		first = inside.Serve
 	}
-	return owned.Want{Host: host, Config: &container.Config{
-		User: s.User, WorkingDir: workdir, Entrypoint: []string{inside.Binary}, Cmd: first(opsDir+"/"+ready, s.Nonce, mounts()...)[1:],
+	return owned.ContainerSpec{Host: host, Config: &container.Config{
+		User: s.User, WorkingDir: workdir, Entrypoint: []string{inside.Binary}, Cmd: first(opsDir+"/"+readyFile, s.Nonce, mounts()...)[1:],
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, StopSignal: "SIGKILL",
 	}}
 }
 
-// serves says whether a supervisor stands by in a container with these limits. It has about ten threads and 16 MiB.
-func serves(r targets.Resources) bool {
-	return (r.PIDs == 0 || r.PIDs >= 2*fewPIDs) && (r.MemoryBytes == 0 || r.MemoryBytes >= 128<<20)
+// hasStandby says whether a supervisor stands by in a container with these limits. It has about ten threads and 16 MiB.
+func hasStandby(r targets.Resources) bool {
+	return (r.PIDs == 0 || r.PIDs >= 2*lowPIDLimit) && (r.MemoryBytes == 0 || r.MemoryBytes >= 128<<20)
 }
 
 // memory are the options of a file system in memory that belongs to the container's user.
@@ -158,12 +158,12 @@ func mounts() []string {
 	return []string{workdir, homeDir, opsDir, tmpDir, inside.Binary, loginDir, "/run", "/var/tmp"}
 }
 
-// unwanted refuses an image with volumes where none can be: the engine would make their places in directories of this host,
+// refuseVolumes refuses an image with volumes where none can be: the engine would make their places in directories of this host,
 // as root.
-func unwanted(i image.InspectResponse) error {
+func refuseVolumes(i image.InspectResponse) error {
 	for _, v := range owned.Volumes(i) {
 		for _, own := range []string{workdir, homeDir, opsDir, tmpDir, inside.Binary} {
-			if v == "/" || v != own && within(v, own) {
+			if v == "/" || v != own && isWithin(v, own) {
 				return failure.New(failure.NotReady, "the image has a volume at %s, where sessions have files of their own: take that VOLUME out of its Dockerfile", v)
 			}
 		}
@@ -171,14 +171,14 @@ func unwanted(i image.InspectResponse) error {
 	return nil
 }
 
-func within(path, dir string) bool {
+func isWithin(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
 // container serves the container of an intent.
 func (p *Provider) container(in resource.Intent, s spec) owned.Container {
-	return owned.Container{Now: p.c.Now, Image: s.Image, Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return p.known(ctx, in, s) }}
+	return owned.Container{Now: p.c.Now, Image: s.Image, Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return p.engineOf(ctx, in, s) }}
 }
 
 // Create makes the session's directory, then its container, which is not started.
@@ -192,8 +192,8 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 	return p.make(ctx, in, owned.Container.Resolve)
 }
 
-func (p *Provider) make(ctx context.Context, in resource.Intent, create func(owned.Container, context.Context, resource.Intent, owned.Want) resource.Result) resource.Result {
-	s, id, err := read(in)
+func (p *Provider) make(ctx context.Context, in resource.Intent, create func(owned.Container, context.Context, resource.Intent, owned.ContainerSpec) resource.Result) resource.Result {
+	s, id, err := readSpec(in)
 	if err != nil {
 		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
@@ -201,13 +201,13 @@ func (p *Provider) make(ctx context.Context, in resource.Intent, create func(own
 		return resource.Result{Outcome: resource.NotDone, Err: errors.New("the intent was written by another user")}
 	}
 	return p.directory(in, s, id).Make(ctx, s.Gives, []string{sessiondir.Home, sessiondir.Ops, sessiondir.Tmp}, func(*sessiondir.Folder) resource.Result {
-		return create(p.container(in, s), ctx, in, s.want())
+		return create(p.container(in, s), ctx, in, s.containerSpec())
 	})
 }
 
 // Observe looks for both. The session is absent when neither is there.
 func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Observation {
-	s, id, err := read(in)
+	s, id, err := readSpec(in)
 	if err != nil {
 		return resource.Observation{Err: err}
 	}
@@ -225,7 +225,7 @@ func (p *Provider) directory(in resource.Intent, s spec, id sessiondir.Identity)
 
 // Delete removes the container, which ends everything in it, and once its absence was seen the directory.
 func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Result {
-	s, id, err := read(in)
+	s, id, err := readSpec(in)
 	if err != nil {
 		return resource.Result{Err: err}
 	}
@@ -234,7 +234,7 @@ func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Resu
 	if r.Outcome != resource.Done {
 		return r
 	}
-	o := c.Gone(ctx, in)
+	o := c.ObserveAfterDelete(ctx, in)
 	r.Evidence = append(r.Evidence, o.Evidence...)
 	if o.Presence != resource.Absent {
 		return resource.Result{Err: errors.Join(o.Err, fmt.Errorf("the container is %s after its removal", o.Presence)), Evidence: r.Evidence}

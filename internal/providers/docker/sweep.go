@@ -25,11 +25,11 @@ func (p *Provider) engine(ctx context.Context, in resource.Intent) (*dockerengin
 	if in.Endpoint == "" {
 		return p.c.Connect(ctx, "")
 	}
-	s, _, err := read(in)
+	s, _, err := readSpec(in)
 	if err != nil {
 		return nil, err
 	}
-	return p.known(ctx, in, s)
+	return p.engineOf(ctx, in, s)
 }
 
 // ListCommand is how a person sees the containers of every store.
@@ -39,12 +39,12 @@ func (*Provider) ListCommand() string { return owned.ListCommand }
 func (p *Provider) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, parallel int) []resource.Deletion {
 	e, err := p.engine(ctx, list[0])
 	if err != nil {
-		return owned.Unreached(len(list), err)
+		return owned.UnreachableResults(len(list), err)
 	}
 	return owned.DeleteAll(ctx, e, owned.Deletions{
 		Intents: list, Listed: there, Parallel: parallel, Now: p.c.Now,
 		Absent: func(ctx context.Context, in resource.Intent, out *resource.Deletion) {
-			s, id, err := read(in)
+			s, id, err := readSpec(in)
 			if err != nil {
 				out.Observation = resource.Observation{Err: err}
 				return

@@ -43,9 +43,9 @@ type Command struct {
 	Talk  io.Writer // gets, as it comes, what it prints to stderr; nil for nobody
 }
 
-// Patience bounds what our own commands take inside, where anything else that runs can stop them. It is more than a fence
+// CommandLimit bounds what our own commands take inside, where anything else that runs can stop them. It is more than a fence
 // gives itself.
-const Patience = time.Minute
+const CommandLimit = time.Minute
 
 // Sandbox works in a Box.
 type Sandbox struct {
@@ -58,14 +58,14 @@ type Sandbox struct {
 	Patience time.Duration
 	Standby  Standby
 	// Lasting is set where the end of the sandbox is that of the session.
-	Lasting *Lasting
+	Lasting *DisposableSandbox
 
 	refused atomic.Int32 // launches in a row that came to nothing
 }
 
-// Lasting is a sandbox that is not started again once it was ended. Only cancellation and doubt end it: that it could not be
+// DisposableSandbox is a sandbox that is not started again once it was ended. Only cancellation and doubt end it: that it could not be
 // reached is no reason. Something else may start it again, which ends all that ran in it.
-type Lasting struct {
+type DisposableSandbox struct {
 	// Began is when the sandbox was started last.
 	Began func(ctx context.Context) (time.Time, error)
 }
@@ -73,8 +73,8 @@ type Lasting struct {
 // Launcher reaches the supervisors inside.
 func (s *Sandbox) Launcher() supervise.Launcher { return launcher{s} }
 
-// Own runs one of our own commands inside and returns what it printed. stuck says that it did not end in time.
-func (s *Sandbox) Own(ctx context.Context, argv []string, stdin []byte) (out []byte, stuck bool, err error) {
+// RunOwn runs one of our own commands inside and returns what it printed. stuck says that it did not end in time.
+func (s *Sandbox) RunOwn(ctx context.Context, argv []string, stdin []byte) (out []byte, stuck bool, err error) {
 	within, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
 	out, err = s.Run(within, Command{Argv: argv, Env: s.Env, Stdin: stdin}, argv[2])
@@ -91,8 +91,8 @@ func (s *Sandbox) Run(ctx context.Context, c Command, what string) ([]byte, erro
 		return nil, err
 	}
 	for again := true; ; again = false {
-		var out firsts
-		var talk lasts
+		var out headBuffer
+		var talk tailBuffer
 		said := io.Writer(&talk)
 		if c.Talk != nil {
 			said = io.MultiWriter(&talk, c.Talk)
@@ -107,34 +107,34 @@ func (s *Sandbox) Run(ctx context.Context, c Command, what string) ([]byte, erro
 		case err != nil:
 			return nil, failure.Wrap(s.Box.Explain(ctx, err), failure.NotReady, "run %s in %s", what, s.Name)
 		case code != 0:
-			return nil, failure.New(failure.Failed, "%s in %s ended with %d%s", what, s.Name, code, tail(talk.String()))
+			return nil, failure.New(failure.Failed, "%s in %s ended with %d%s", what, s.Name, code, outputTail(talk.String()))
 		}
 		return out.Bytes(), nil
 	}
 }
 
-// kept is the most that is kept of what our own commands print, in bytes: others inside can write to their outputs too.
-const kept = 64 << 10
+// outputLimit is the most that is kept of what our own commands print, in bytes: others inside can write to their outputs too.
+const outputLimit = 64 << 10
 
-// firsts keeps the first bytes that are written to it.
-type firsts struct{ bytes.Buffer }
+// headBuffer keeps the first bytes that are written to it.
+type headBuffer struct{ bytes.Buffer }
 
-func (b *firsts) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:max(0, min(len(p), kept-b.Len()))])
+func (b *headBuffer) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:max(0, min(len(p), outputLimit-b.Len()))])
 	return len(p), nil
 }
 
-// lasts keeps the last ones.
-type lasts struct{ bytes.Buffer }
+// tailBuffer keeps the last ones.
+type tailBuffer struct{ bytes.Buffer }
 
-func (e *lasts) Write(p []byte) (int, error) {
+func (e *tailBuffer) Write(p []byte) (int, error) {
 	e.Buffer.Write(p)
-	e.Next(max(0, e.Len()-kept))
+	e.Next(max(0, e.Len()-outputLimit))
 	return len(p), nil
 }
 
-// tail is the end of what a command said, after a colon; one that was killed said nothing.
-func tail(s string) string {
+// outputTail is the end of what a command said, after a colon; one that was killed said nothing.
+func outputTail(s string) string {
 	s = strings.TrimSpace(s)
 	switch {
 	case s == "":
@@ -145,8 +145,8 @@ func tail(s string) string {
 	return ": " + s
 }
 
-// seen is a directory of the session's operations as the sandbox sees it.
-func (s *Sandbox) seen(dir string) (string, error) {
+// insidePath is a directory of the session's operations as the sandbox sees it.
+func (s *Sandbox) insidePath(dir string) (string, error) {
 	rel, err := filepath.Rel(filepath.Join(s.Dir, sessiondir.Ops), dir)
 	if err != nil || rel == "." || strings.HasPrefix(rel, "..") {
 		return "", failure.New(failure.Internal, "%s is not among the records of the session", dir)

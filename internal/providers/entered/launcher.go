@@ -17,7 +17,7 @@ type launcher struct{ s *Sandbox }
 
 // Launch starts a supervisor inside. What it is to run goes through its stdin: arguments show in many places.
 func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) error {
-	at, err := l.s.seen(dir)
+	at, err := l.s.insidePath(dir)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 	defer cancel()
 	unreached, taken := false, false
 	err = supervise.Handshake(within, dir, spec, func(ctx context.Context, spec []byte) (p supervise.Pipe, err error) {
-		if p, taken = l.s.Standby.take(ctx, at, l.s.Env); taken {
+		if p, taken = l.s.Standby.connect(ctx, at, l.s.Env); taken {
 			return p, nil
 		}
 		for again := true; ; again = false {
@@ -73,11 +73,11 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 
 // Interrupt asks the command to stop in its own way.
 func (l launcher) Interrupt(ctx context.Context, dir string) error {
-	at, err := l.s.seen(dir)
+	at, err := l.s.insidePath(dir)
 	if err != nil {
 		return err
 	}
-	out, _, err := l.s.Own(ctx, inside.Interrupt(at), nil)
+	out, _, err := l.s.RunOwn(ctx, inside.Interrupt(at), nil)
 	if err != nil {
 		return err
 	}
@@ -86,14 +86,14 @@ func (l launcher) Interrupt(ctx context.Context, dir string) error {
 
 // Fence ends everything of an operation: by its supervisor, and where that cannot be sure, by the end of all of the sandbox.
 func (l launcher) Fence(ctx context.Context, dir string) supervise.Fenced {
-	at, err := l.s.seen(dir)
+	at, err := l.s.insidePath(dir)
 	if err != nil {
 		return supervise.Fenced{Why: err.Error()}
 	}
-	launched, noted := sessiondir.Launched(l.s.Dir, filepath.Base(dir))
+	launched, noted := sessiondir.LaunchTime(l.s.Dir, filepath.Base(dir))
 	// That nothing was started is no longer so once it was: then something inside has taken the records away.
 	believed := func(f supervise.Fenced) bool { return f.Sure && (f.How != supervise.HowNothing || noted != nil) }
-	if f, ok := supervise.Settled(dir); ok {
+	if f, ok := supervise.NeedsNoFence(dir); ok {
 		if believed(f) {
 			return f
 		}
@@ -102,7 +102,7 @@ func (l launcher) Fence(ctx context.Context, dir string) supervise.Fenced {
 	if l.s.Lasting == nil && l.s.Box.Stopped(ctx) {
 		return l.s.Box.End(ctx)
 	}
-	if out, _, err := l.s.Own(ctx, inside.Fence(at), nil); err == nil {
+	if out, _, err := l.s.RunOwn(ctx, inside.Fence(at), nil); err == nil {
 		if f, err := inside.Fenced(out); err == nil && believed(f) {
 			return f
 		}

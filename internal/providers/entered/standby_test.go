@@ -10,7 +10,7 @@ import (
 // Where one was taken the next one is waited for, but not somebody who sits there instead and says nothing.
 func TestSomebodySilentIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	s := Standby{Socket: filepath.Join(t.TempDir(), "standby"), Taken: &Taken{}}
+	s := Standby{Socket: filepath.Join(t.TempDir(), "standby"), Taken: &TakenSockets{}}
 	s.Taken.sockets.Store(s.Socket, true)
 	l, err := net.Listen("unix", s.Socket)
 	if err != nil {
@@ -29,7 +29,7 @@ func TestSomebodySilentIsAskedOnce(t *testing.T) {
 			asked++
 		}
 	}()
-	if _, taken := s.take(context.Background(), "/laufwerk/ops/op", nil); taken {
+	if _, taken := s.connect(context.Background(), "/laufwerk/ops/op", nil); taken {
 		t.Error("it was taken")
 	}
 	_ = l.Close()

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// passedOn are the variables of the worker that every command gets: who and where the user is, language, and where
+// passedVariables are the variables of the worker that every command gets: who and where the user is, language, and where
 // developer tools lie and keep their caches. None of them is made to hold a secret or leads to an agent, a cloud, Docker or
 // Kubernetes.
-func passedOn() []string {
+func passedVariables() []string {
 	return []string{
 		"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR",
 		"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
@@ -25,10 +25,10 @@ func passedOn() []string {
 	}
 }
 
-// allowed are the worker's variables that are passed on, as NAME=value, sorted. A value that is an address with a password
+// allowedVariables are the worker's variables that are passed on, as NAME=value, sorted. A value that is an address with a password
 // in it stays out, as proxies and module proxies can have one.
-func allowed(host map[string]string) []string {
-	names := passedOn()
+func allowedVariables(host map[string]string) []string {
+	names := passedVariables()
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(host)) {
 		if (slices.Contains(names, name) || strings.HasPrefix(name, "LC_")) && !hasPassword(host[name]) {

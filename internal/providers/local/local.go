@@ -86,7 +86,7 @@ func (p *Provider) Ready(_ context.Context, def targets.Definition, need provide
 		return out
 	}
 	if _, err := process.Find("bash", p.host["PATH"], "/"); err != nil {
-		say("bash", onPath("bash"), "bash is not in PATH (%s)", p.host["PATH"])
+		say("bash", pathHint("bash"), "bash is not in PATH (%s)", p.host["PATH"])
 	}
 	var c config
 	if err := json.Unmarshal(def.Options, &c); len(def.Options) > 0 && err == nil {
@@ -94,20 +94,20 @@ func (p *Provider) Ready(_ context.Context, def targets.Definition, need provide
 			say("env", "export "+name+"=…", "the variable %s, which the target %q takes from the worker's environment, is not set", name, def.ID)
 		}
 	}
-	if why, hint := p.lacks(need.Executable, c); why != "" {
+	if why, hint := p.missingProgram(need.Executable, c); why != "" {
 		say("program", hint, "%s", why)
 	}
 	return append(out, p.readyFor(need.Program, c)...)
 }
 
-// onPath is what to type for a program that is not found.
-func onPath(program string) string {
+// pathHint is what to type for a program that is not found.
+func pathHint(program string) string {
 	return "export PATH=/directory/of/" + failure.Quote(program) + ":\"$PATH\"   # once it is installed"
 }
 
-// lacks says why a program cannot be run, and what to type. A relative path leads into the workspace, where it may appear until it
+// missingProgram says why a program cannot be run, and what to type. A relative path leads into the workspace, where it may appear until it
 // is needed.
-func (p *Provider) lacks(executable string, c config) (why, hint string) {
+func (p *Provider) missingProgram(executable string, c config) (why, hint string) {
 	isPath := strings.Contains(executable, "/")
 	if executable == "" || isPath && !filepath.IsAbs(executable) {
 		return "", ""
@@ -122,13 +122,13 @@ func (p *Provider) lacks(executable string, c config) (why, hint string) {
 	case err == nil:
 		return "", ""
 	case errors.Is(err, fs.ErrNotExist) && !isPath:
-		return fmt.Sprintf("the agent program %s is not in PATH (%s)", executable, search), onPath(executable)
+		return fmt.Sprintf("the agent program %s is not in PATH (%s)", executable, search), pathHint(executable)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("the agent program %s is not there", executable), ""
 	case errors.Is(err, fs.ErrPermission) && isPath:
 		return fmt.Sprintf("the agent program %s may not be run: %v", executable, err), "chmod a+x " + failure.Quote(executable)
 	default:
-		return fmt.Sprintf("the agent program %s may not be run: %v", executable, err), onPath(executable)
+		return fmt.Sprintf("the agent program %s may not be run: %v", executable, err), pathHint(executable)
 	}
 }
 
@@ -190,7 +190,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	}
 	return &sandbox{
 		spec: s, launcher: p.launcher(), provider: p, config: c, own: own,
-		env: slices.Concat(allowed(p.host), own, []string{supervise.MarkVariable + "=" + s.Mark}),
+		env: slices.Concat(allowedVariables(p.host), own, []string{supervise.MarkVariable + "=" + s.Mark}),
 	}, nil
 }
 
@@ -214,5 +214,5 @@ func (s *sandbox) Home() string                 { return filepath.Join(s.spec.Di
 func (s *sandbox) BaseEnv() []string            { return slices.Clone(s.env) }
 
 func (s *sandbox) Fence(ctx context.Context) supervise.Fenced {
-	return fence(ctx, s.launcher, s.spec.Dir)
+	return fenceSession(ctx, s.launcher, s.spec.Dir)
 }

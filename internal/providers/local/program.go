@@ -72,7 +72,7 @@ func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 			return providers.Program{}, err
 		}
 		for _, f := range login.Private {
-			if err := s.Place(ctx, name, f); err != nil {
+			if err := s.PutFile(ctx, name, f); err != nil {
 				return providers.Program{}, failure.Wrap(err, failure.Failed, "put the login into the session's private home")
 			}
 		}
@@ -80,9 +80,9 @@ func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 	return out, nil
 }
 
-// Place puts a file into a program's home.
-func (s *sandbox) Place(_ context.Context, program string, f agent.File) error {
-	return sessiondir.Place(s.spec.Dir, program, f, nil)
+// PutFile puts a file into a program's home.
+func (s *sandbox) PutFile(_ context.Context, program string, f agent.File) error {
+	return sessiondir.PutFile(s.spec.Dir, program, f, nil)
 }
 
 // maxLogin bounds what is read of the copy of a login in a session's home, in bytes.

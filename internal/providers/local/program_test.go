@@ -81,7 +81,7 @@ func TestPlacingIntoAHomeThatTheAgentWrote(t *testing.T) {
 		}
 	}
 	s := &sandbox{spec: spec{Dir: dir}}
-	if err := s.Place(context.Background(), "codex", agent.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err != nil {
+	if err := s.PutFile(context.Background(), "codex", agent.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err != nil {
 		t.Fatal(err)
 	}
 	if b, _ := os.ReadFile(target); string(b) != "mine" {
@@ -101,11 +101,11 @@ func TestPlacingIntoAHomeThatTheAgentWrote(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "home/codex")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Place(context.Background(), "codex", agent.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err == nil {
+	if err := s.PutFile(context.Background(), "codex", agent.File{Path: "auth.json", Content: []byte("new"), Mode: 0o600}); err == nil {
 		t.Error("a home that is a link was followed")
 	}
 	for _, path := range []string{"../x", "/x", "", "a/../../x"} {
-		if err := s.Place(context.Background(), "codex", agent.File{Path: path, Mode: 0o600}); err == nil {
+		if err := s.PutFile(context.Background(), "codex", agent.File{Path: path, Mode: 0o600}); err == nil {
 			t.Errorf("%q was taken", path)
 		}
 	}

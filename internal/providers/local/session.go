@@ -16,7 +16,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-func read(in resource.Intent) (s spec, id sessiondir.Identity, err error) {
+func readSpec(in resource.Intent) (s spec, id sessiondir.Identity, err error) {
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
 		return s, id, fmt.Errorf("the intent's spec: %w", err)
 	}
@@ -33,11 +33,11 @@ func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Resu
 
 // Resolve finishes what a Create began: a directory is either not there yet, or whole.
 func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Result {
-	s, id, err := read(in)
+	s, id, err := readSpec(in)
 	if err != nil {
 		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
-	at, err := sessiondir.OpenMade(s.Dir, id)
+	at, err := sessiondir.OpenOrCreateParent(s.Dir, id)
 	if err != nil {
 		return resource.Result{Outcome: resource.NotDone, Err: fmt.Errorf("make the session's directory: %w", err)}
 	}
@@ -53,7 +53,7 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 	if found {
 		what = "found"
 	}
-	return resource.Result{Outcome: resource.Done, Resource: s.Dir, Evidence: p.saw("%s %s", what, s.Dir)}
+	return resource.Result{Outcome: resource.Done, Resource: s.Dir, Evidence: p.evidence("%s %s", what, s.Dir)}
 }
 
 // Observe looks for the directory, for what an interrupted making or ending has left, and for processes of the session.
@@ -61,39 +61,39 @@ func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Obs
 	if endpoint, err := p.Endpoint(ctx, targets.Definition{}); err != nil || endpoint != in.Endpoint {
 		return resource.Observation{Err: fmt.Errorf("it was made on %q, and this is %q", in.Endpoint, endpoint)}
 	}
-	s, id, err := read(in)
+	s, id, err := readSpec(in)
 	if err != nil {
 		return resource.Observation{Err: err}
 	}
 	at, err := sessiondir.Open(s.Dir, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return p.absent(s)
+		return p.absentObservation(s)
 	}
 	if err != nil {
 		return resource.Observation{Err: err}
 	}
 	defer at.Close()
-	presence, err := at.Whose()
+	presence, err := at.Identify()
 	if presence == resource.Absent {
-		return p.absent(s)
+		return p.absentObservation(s)
 	}
-	return resource.Observation{Presence: presence, Resource: s.Dir, Err: err, Evidence: p.saw("%s is %s", s.Dir, presence)}
+	return resource.Observation{Presence: presence, Resource: s.Dir, Err: err, Evidence: p.evidence("%s is %s", s.Dir, presence)}
 }
 
-// absent is said of a missing directory only where no process of the session is found either.
-func (p *Provider) absent(s spec) resource.Observation {
-	found, err := supervise.Remains(s.Mark)
+// absentObservation is said of a missing directory only where no process of the session is found either.
+func (p *Provider) absentObservation(s spec) resource.Observation {
+	found, err := supervise.FindRemaining(s.Mark)
 	if err != nil {
 		return resource.Observation{Err: err}
 	}
 	if len(found) > 0 {
 		return resource.Observation{
 			Err:      fmt.Errorf("its directory is gone, but %s still lives", strings.Join(found, ", ")),
-			Evidence: p.saw("directory absent at %s; %s", s.Dir, strings.Join(found, ", ")),
+			Evidence: p.evidence("directory absent at %s; %s", s.Dir, strings.Join(found, ", ")),
 		}
 	}
 	return resource.Observation{
-		Presence: resource.Absent, Evidence: p.saw("directory absent at %s; no process and no control group of %s", s.Dir, s.Mark),
+		Presence: resource.Absent, Evidence: p.evidence("directory absent at %s; no process and no control group of %s", s.Dir, s.Mark),
 	}
 }
 
@@ -102,22 +102,22 @@ func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Resu
 	if endpoint, err := p.Endpoint(ctx, targets.Definition{}); err != nil || endpoint != in.Endpoint {
 		return resource.Result{Outcome: resource.NotDone, Err: fmt.Errorf("it was made on %q, and this is %q", in.Endpoint, endpoint)}
 	}
-	s, id, err := read(in)
+	s, id, err := readSpec(in)
 	if err != nil {
 		return resource.Result{Err: err}
 	}
 	at, err := sessiondir.Open(s.Dir, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return resource.Result{Outcome: resource.Done, Evidence: p.saw("nothing at %s", filepath.Dir(s.Dir))}
+		return resource.Result{Outcome: resource.Done, Evidence: p.evidence("nothing at %s", filepath.Dir(s.Dir))}
 	}
 	if err != nil {
 		return resource.Result{Err: err}
 	}
 	defer at.Close()
 	var evidence []resource.Evidence
-	if presence, _ := at.Whose(); presence == resource.Present {
-		f := fence(ctx, p.launcher(), s.Dir)
-		evidence = p.saw("fenced by %s: sure %t %s", f.How, f.Sure, f.Why)
+	if presence, _ := at.Identify(); presence == resource.Present {
+		f := fenceSession(ctx, p.launcher(), s.Dir)
+		evidence = p.evidence("fenced by %s: sure %t %s", f.How, f.Sure, f.Why)
 		if !f.Sure {
 			return resource.Result{Outcome: resource.NotDone, Evidence: evidence, Err: failure.New(failure.OutcomeUnknown,
 				"it cannot be made sure that nothing of the session runs any more: %s", f.Why).WithField("survivors", f.Survivors)}
@@ -129,11 +129,11 @@ func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Resu
 	case err != nil:
 		return resource.Result{Evidence: evidence, Err: err}
 	}
-	return resource.Result{Outcome: resource.Done, Evidence: append(evidence, p.saw("removed %s", s.Dir)...)}
+	return resource.Result{Outcome: resource.Done, Evidence: append(evidence, p.evidence("removed %s", s.Dir)...)}
 }
 
-// fence ends what the supervisors of a session's directory may still own.
-func fence(ctx context.Context, l supervise.Launcher, dir string) supervise.Fenced {
+// fenceSession ends what the supervisors of a session's directory may still own.
+func fenceSession(ctx context.Context, l supervise.Launcher, dir string) supervise.Fenced {
 	ops, err := sessiondir.Operations(dir)
 	if err != nil {
 		return supervise.Fenced{Why: err.Error()}
@@ -141,6 +141,6 @@ func fence(ctx context.Context, l supervise.Launcher, dir string) supervise.Fenc
 	return supervise.FenceAll(ctx, l, ops)
 }
 
-func (p *Provider) saw(format string, args ...any) []resource.Evidence {
+func (p *Provider) evidence(format string, args ...any) []resource.Evidence {
 	return resource.Seen(p.now(), format, args...)
 }

@@ -93,7 +93,7 @@ func TestSandboxInWhichAllElseIsStopped(t *testing.T) {
 		`env -i setsid sh -c 'while :; do for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p = 1 ] || [ $p = $$ ] || kill -STOP $p; done; done' >/dev/null 2>&1 & sleep 1000`)
 	b.appears("begun")
 	eventually(t, "it meets laufwerk's own", func() bool {
-		err := sb.Place(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true})
+		err := sb.PutFile(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true})
 		return err != nil && failure.Is(err, failure.NotReady) && strings.Contains(err.Error(), "did not end within 3s: something else that runs there")
 	})
 	n := 1

@@ -35,7 +35,7 @@ type box struct{ b *sandbox }
 // Start is done when the sandbox was entered.
 func (x box) Start(ctx context.Context) error {
 	if x.b.waiting.CompareAndSwap(true, false) {
-		if err := x.b.ready(ctx, nil); err != nil {
+		if err := x.b.awaitReachable(ctx, nil); err != nil {
 			x.b.waiting.Store(true)
 			return err
 		}
@@ -83,7 +83,7 @@ func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pi
 func (x box) begin(ctx context.Context, argv []string, stdin []byte) (supervise.Pipe, resource.Outcome, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r, w := io.Pipe()
-	out := &spoken{w: w, first: make(chan struct{})}
+	out := &writeTimer{w: w, first: make(chan struct{})}
 	exited, over := make(chan struct{}), make(chan struct{})
 	var done resource.Outcome
 	var err error
@@ -132,14 +132,14 @@ func (x box) relieve(ctx context.Context) {
 	go func() { _, _ = x.standby(ctx) }()
 }
 
-// spoken tells when something was written.
-type spoken struct {
+// writeTimer tells when something was written.
+type writeTimer struct {
 	w     io.Writer
 	first chan struct{}
 	once  sync.Once
 }
 
-func (s *spoken) Write(b []byte) (int, error) {
+func (s *writeTimer) Write(b []byte) (int, error) {
 	s.once.Do(func() { close(s.first) })
 	return s.w.Write(b)
 }
@@ -152,7 +152,7 @@ func (x box) upload(ctx context.Context, argv []string, spec []byte) ([]string, 
 	for at := 0; at < len(spec); at += largest {
 		part := spec[at:min(len(spec), at+largest)]
 		name := path.Join(memoryDir, "input", path.Base(dir), strconv.Itoa(len(parts)))
-		if _, _, err := x.b.at.Own(ctx, inside.Put(name, 0o600, len(part)), part); err != nil {
+		if _, _, err := x.b.at.RunOwn(ctx, inside.PutFile(name, 0o600, len(part)), part); err != nil {
 			return nil, fmt.Errorf("put the input of the command into the sandbox: %w", err)
 		}
 		parts = append(parts, name)
@@ -172,7 +172,7 @@ func (x box) Explain(ctx context.Context, err error) error {
 func (x box) End(ctx context.Context) supervise.Fenced {
 	x.b.l.p.environments.Delete(x.b.l.in.Resource)
 	crash.Point("openshell/before-end")
-	r := x.b.l.end(ctx)
+	r := x.b.l.deleteAndWait(ctx)
 	crash.Point("openshell/after-end")
 	out := supervise.Fenced{Sure: r.Outcome == resource.Done, How: supervise.HowSandbox, At: x.b.l.p.c.Now().UTC()}
 	if !out.Sure {
@@ -181,8 +181,8 @@ func (x box) End(ctx context.Context) supervise.Fenced {
 	return out
 }
 
-// began is when the engine started the sandbox's container last.
-func (b *sandbox) began(ctx context.Context) (time.Time, error) {
+// containerStartedAt is when the engine started the sandbox's container last.
+func (b *sandbox) containerStartedAt(ctx context.Context) (time.Time, error) {
 	ours, others, err := b.l.containers(ctx)
 	if err != nil {
 		return time.Time{}, err

@@ -58,7 +58,7 @@ func Credentials(def json.RawMessage) []string {
 func parse(given json.RawMessage, programs agent.Programs) (c config, err error) {
 	fields, err := options.Fields("", given, "id", "gateway", "credentials", "policy", "resources", "image", "imageCacheDirectory")
 	if err != nil {
-		return c, elsewhere(given, err)
+		return c, otherTargetOption(given, err)
 	}
 	if c.ID, err = targets.ID(fields["id"], Kind); err != nil {
 		return c, err
@@ -72,7 +72,7 @@ func parse(given json.RawMessage, programs agent.Programs) (c config, err error)
 	if c.Policy, err = policy.Parse(fields["policy"]); err != nil {
 		return c, err
 	}
-	if err := bound(c); err != nil {
+	if err := checkBindings(c); err != nil {
 		return c, err
 	}
 	if c.Resources, err = resources(fields["resources"]); err != nil {
@@ -89,8 +89,8 @@ func parse(given json.RawMessage, programs agent.Programs) (c config, err error)
 	return c, err
 }
 
-// elsewhere says why options of other targets are not there, in place of err.
-func elsewhere(given json.RawMessage, err error) error {
+// otherTargetOption says why options of other targets are not there, in place of err.
+func otherTargetOption(given json.RawMessage, err error) error {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(given, &fields) != nil {
 		return err
@@ -120,7 +120,7 @@ func gatewayAlias(raw json.RawMessage) (string, error) {
 // parseCredentials reads the option `credentials`.
 func parseCredentials(raw json.RawMessage, programs agent.Programs) (c credentials, err error) {
 	const path = "credentials"
-	expected := `{ kind: ` + heldKinds(programs) + `, provider: "NAME" }, a provider of the gateway`
+	expected := `{ kind: ` + gatewayLoginKinds(programs) + `, provider: "NAME" }, a provider of the gateway`
 	switch options.Kind(raw) {
 	case "an object":
 	case "a string", "an array": // as other targets have them
@@ -143,8 +143,8 @@ func parseCredentials(raw json.RawMessage, programs agent.Programs) (c credentia
 	return c, err
 }
 
-// heldKinds are the kinds of logins that a gateway can hold, for people.
-func heldKinds(programs agent.Programs) string {
+// gatewayLoginKinds are the kinds of logins that a gateway can hold, for people.
+func gatewayLoginKinds(programs agent.Programs) string {
 	var kinds []string
 	for _, kind := range programs.CredentialKinds() {
 		if programs.Credential(kind).Profile != nil {
@@ -156,7 +156,7 @@ func heldKinds(programs agent.Programs) string {
 
 func credentialKind(raw json.RawMessage, programs agent.Programs) (string, error) {
 	const path = "credentials.kind"
-	expected := heldKinds(programs)
+	expected := gatewayLoginKinds(programs)
 	s, err := options.String(path, raw, expected)
 	if err != nil {
 		return "", err
@@ -174,8 +174,8 @@ func credentialKind(raw json.RawMessage, programs agent.Programs) (string, error
 	}
 }
 
-// bound refuses endpoints that are bound to a provider whose credentials the sandbox does not have.
-func bound(c config) error {
+// checkBindings refuses endpoints that are bound to a provider whose credentials the sandbox does not have.
+func checkBindings(c config) error {
 	bindings := c.Policy.Bindings()
 	for _, path := range slices.Sorted(maps.Keys(bindings)) {
 		if name := bindings[path]; name != c.Credentials.Provider {

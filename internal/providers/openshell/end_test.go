@@ -85,7 +85,7 @@ func TestEveryFaultOfADelete(t *testing.T) {
 }
 
 // What is not learned is not absence, whoever does not answer.
-func TestEveryFaultOfALook(t *testing.T) {
+func TestEveryFaultOfAnObservation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gateway.Options{})
 	k := w.worker()
@@ -221,7 +221,7 @@ func TestAThousandSessionsAreEndedTogether(t *testing.T) {
 	if calls := w.g.Calls()["ListSandboxes"] - before["ListSandboxes"]; calls > 2 {
 		t.Errorf("a list took %d calls", calls)
 	}
-	most := atATime(w.g, atOnce)
+	most := atATime(w.g, maxParallelDeletes)
 	before = w.g.Calls()
 	for i, e := range k.DeleteAll(bounded(t), list, there, 4) {
 		if e.Observation.Presence != resource.Absent || e.Result.Outcome != resource.Done {
@@ -237,7 +237,7 @@ func TestAThousandSessionsAreEndedTogether(t *testing.T) {
 	// Two pages, of a thousand and of none, say whose they are, and then one that none is left; the last ones may be on their way.
 	lists := asked["ListSandboxes"]
 	delete(asked, "ListSandboxes")
-	if !maps.Equal(asked, map[string]int{"DeleteSandbox": n}) || lists < 3 || lists > 20 || most() != atOnce {
+	if !maps.Equal(asked, map[string]int{"DeleteSandbox": n}) || lists < 3 || lists > 20 || most() != maxParallelDeletes {
 		t.Errorf("%v and %d lists; %d deletions at a time", asked, lists, most())
 	}
 	for _, in := range []resource.Intent{list[0], list[n-1]} {
@@ -362,8 +362,8 @@ func TestASweepOfEveryPhase(t *testing.T) {
 	must(t, err)
 	sb, _, err := g.Get(bounded(t), client.Name(coming.Claim))
 	must(t, err)
-	if coming.Resource = sb.GetMetadata().GetId(); phase(sb) != "PROVISIONING" {
-		t.Fatal(phase(sb))
+	if coming.Resource = sb.GetMetadata().GetId(); phaseName(sb) != "PROVISIONING" {
+		t.Fatal(phaseName(sb))
 	}
 	there, err := k.List(bounded(t), dead)
 	if err != nil || len(there) != 2 {
@@ -409,7 +409,7 @@ func TestASweepAtAGatewayThatDoesNotDelete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gateway.Options{})
 	k := w.worker()
-	list := make([]resource.Intent, 5*atOnce)
+	list := make([]resource.Intent, 5*maxParallelDeletes)
 	for i := range list {
 		list[i] = w.made(k, w.intent())
 	}
@@ -421,7 +421,7 @@ func TestASweepAtAGatewayThatDoesNotDelete(t *testing.T) {
 			t.Errorf("%d: %v %v, %v", i, e.Result.Outcome, e.Result.Err, e.Observation.Presence)
 		}
 	}
-	if n := w.g.Calls()["DeleteSandbox"]; n >= 2*atOnce {
+	if n := w.g.Calls()["DeleteSandbox"]; n >= 2*maxParallelDeletes {
 		t.Errorf("it was asked %d times", n)
 	}
 	w.g.Faultless()

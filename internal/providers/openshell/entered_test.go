@@ -72,7 +72,7 @@ func newBoxes(t *testing.T) *boxes {
 // patient bounds waits by what a busy machine takes.
 func (b *boxes) patient() {
 	b.Provider.w = New(Config{}).w
-	b.Provider.w.patience = entered.Patience
+	b.Provider.w.patience = entered.CommandLimit
 }
 
 // another is a worker that comes after, and knows what is recorded alone.
@@ -108,7 +108,7 @@ func (b *boxes) open(readOnly bool) (resource.Intent, providers.Sandbox) {
 
 func ops(t testing.TB, in resource.Intent, name string) string {
 	t.Helper()
-	s, err := read(in)
+	s, err := readSpec(in)
 	must(t, err)
 	return filepath.Join(s.Dir, sessiondir.Ops, name)
 }
@@ -277,7 +277,7 @@ func TestSandboxFiles(t *testing.T) {
 	if _, err := sb.ReadFile(bounded(t), "none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	must(t, sb.Place(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
+	must(t, sb.PutFile(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
 	if said, code := b.run(in, sb, "2", "cat $HOME/codex/token; readlink $HOME/codex/token"); said != "secret/dev/shm/laufwerk/secret/codex/token\n" || code != 0 {
 		t.Errorf("%q %d", said, code)
 	}
@@ -382,7 +382,7 @@ func TestSandboxOutlivesItsGateway(t *testing.T) {
 	g, err := b.gateway(bounded(t), here)
 	must(t, err)
 	eventually(t, "there is a connection again", func() bool { _, presence, _ := g.Get(bounded(t), in.Name); return presence == resource.Present })
-	must(t, sb.Place(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
+	must(t, sb.PutFile(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true}))
 	next := b.another()
 	again, err := next.Enter(bounded(t), in, coding)
 	must(t, err)
@@ -532,7 +532,7 @@ func TestWhatIsAPlaceholder(t *testing.T) {
 		"HTTPS_PROXY=http://10.0.0.1:3128": false, "PATH=/usr/bin": false, "SSL_CERT_FILE=/etc/ssl/x": false,
 		"OPENSHELL_SANDBOX=1": true, "HOME=/sandbox": true, "OPENAI_API_KEY=k": true, "CODEX_API_KEY=k": true, "SHLVL=1": true, "LAUFWERK_HOME=/x": true,
 	} {
-		if ofItsOwn(kv) != not {
+		if isReservedVariable(kv) != not {
 			t.Errorf("%q", kv)
 		}
 	}

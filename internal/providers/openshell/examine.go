@@ -33,7 +33,7 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 		return []checks.Check{checks.Failed("host", err)}
 	}
 	out := []checks.Check{checks.New("host", checks.Pass, "sessions run as this process's user, %d:%d", p.c.UID, p.c.GID), p.examineLandlock()}
-	gateway, engine := p.both(ctx, c)
+	gateway, engine := p.reachBoth(ctx, c)
 	g, e := gateway.it, engine.it
 	out = append(out, examineGateway(c, g, gateway.err), p.examineEngine(g, e, engine.err))
 	if engine.err != nil {
@@ -47,7 +47,7 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 }
 
 func (p *Provider) examineLandlock() checks.Check {
-	version, err := p.confines()
+	version, err := p.landlockVersion()
 	if err != nil {
 		return checks.Failed("landlock", err)
 	}
@@ -72,7 +72,7 @@ func examineGateway(c config, g *client.Gateway, err error) checks.Check {
 func (p *Provider) examineEngine(g *client.Gateway, e *dockerengine.Engine, err error) checks.Check {
 	const id = "engine"
 	if err == nil {
-		err = fits(e.Facts())
+		err = checkEngine(e.Facts())
 	}
 	if err != nil {
 		return checks.Failed(id, err)
@@ -87,7 +87,7 @@ func (p *Provider) examineEngine(g *client.Gateway, e *dockerengine.Engine, err 
 }
 
 func examineLimits(c config, f dockerengine.Facts) checks.Check {
-	if err := owned.Enforces(f, c.Resources); err != nil {
+	if err := owned.CheckLimits(f, c.Resources); err != nil {
 		return checks.Failed("limits", err)
 	}
 	return checks.New("limits", checks.Pass, "the engine enforces the limits that the target has; those of processes and swap are the gateway's")
@@ -122,7 +122,7 @@ func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def t
 	if g == nil {
 		return []checks.Check{checks.New(id, checks.Skip, "the gateway cannot be asked")}
 	}
-	h, failed := p.held(ctx, g, def, c)
+	h, failed := p.credentialProvider(ctx, g, def, c)
 	var out []checks.Check
 	for _, err := range failed {
 		out = append(out, checks.Failed(id, err))
@@ -130,12 +130,12 @@ func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def t
 	if len(out) > 0 {
 		return out
 	}
-	one := checks.New(id, checks.Pass, "the gateway holds the login %q, of type %s, whose end it does not know", c.Credentials.Provider, h.GetType()).WithEvidence(keys(h)...)
+	one := checks.New(id, checks.Pass, "the gateway holds the login %q, of type %s, whose end it does not know", c.Credentials.Provider, h.GetType()).WithEvidence(credentialKeys(h)...)
 	if at, known := expiry(h, p.c.Programs.Credential(c.Credentials.Kind).Profile); known {
 		left := at.Sub(p.c.Now())
 		one.Message = fmt.Sprintf("the gateway holds the login %q, of type %s, valid for %s", c.Credentials.Provider, h.GetType(), left.Round(time.Minute))
 		if left < time.Hour {
-			one.Status, one.Hint = checks.Warn, rotate(def)
+			one.Status, one.Hint = checks.Warn, rotateHint(def)
 			one.Message += " only"
 		}
 	}
@@ -144,13 +144,13 @@ func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def t
 
 // credentials are what keeps agents from the login that the gateway holds.
 func (p *Provider) credentials(ctx context.Context, g *client.Gateway, def targets.Definition, c config) []error {
-	_, failed := p.held(ctx, g, def, c)
+	_, failed := p.credentialProvider(ctx, g, def, c)
 	return failed
 }
 
-// held is the provider of a target's credentials at the gateway, and what is wrong with it. Providers that were made by hand are
+// credentialProvider is the provider of a target's credentials at the gateway, and what is wrong with it. Providers that were made by hand are
 // as good as others, and record no end.
-func (p *Provider) held(ctx context.Context, g *client.Gateway, def targets.Definition, c config) (*wire.Provider, []error) {
+func (p *Provider) credentialProvider(ctx context.Context, g *client.Gateway, def targets.Definition, c config) (*wire.Provider, []error) {
 	name, alias := c.Credentials.Provider, c.Gateway
 	program, ok := p.c.Programs.ByCredential(c.Credentials.Kind)
 	if !ok {
@@ -176,14 +176,14 @@ func (p *Provider) held(ctx context.Context, g *client.Gateway, def targets.Defi
 		}
 	}
 	if len(missing) > 0 {
-		out = append(out, failure.New(failure.NotReady, "the provider %q of the gateway %q lacks %s", name, alias, strings.Join(missing, ", ")).WithHint("%s", rotate(def)))
+		out = append(out, failure.New(failure.NotReady, "the provider %q of the gateway %q lacks %s", name, alias, strings.Join(missing, ", ")).WithHint("%s", rotateHint(def)))
 	}
 	if at, known := expiry(got, rules); known {
 		switch left := at.Sub(p.c.Now()); {
 		case left <= 0:
-			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expired %s ago", alias, name, -left.Round(time.Minute)).WithHint("%s", rotate(def)))
+			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expired %s ago", alias, name, -left.Round(time.Minute)).WithHint("%s", rotateHint(def)))
 		case left < agent.LeastValidity:
-			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expires in %s", alias, name, left.Round(time.Second)).WithHint("%s", rotate(def)))
+			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expires in %s", alias, name, left.Round(time.Second)).WithHint("%s", rotateHint(def)))
 		}
 	}
 	profile, presence, err := g.Profile(ctx, rules.ID)
@@ -199,7 +199,7 @@ func (p *Provider) held(ctx context.Context, g *client.Gateway, def targets.Defi
 	return got, out
 }
 
-func rotate(def targets.Definition) string {
+func rotateHint(def targets.Definition) string {
 	return "laufwerk provision openshell --target " + failure.Quote(def.ID) + " --rotate"
 }
 
@@ -213,7 +213,7 @@ func expiry(h *wire.Provider, rules *agent.Profile) (at time.Time, known bool) {
 	return at, known
 }
 
-func keys(h *wire.Provider) (out []string) {
+func credentialKeys(h *wire.Provider) (out []string) {
 	for key := range h.GetCredentials() {
 		out = append(out, key)
 	}

@@ -38,9 +38,9 @@ func of(list []checks.Check, id string) (out []checks.Check) {
 
 func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 	t.Parallel()
-	whole := map[string]string{codex.HeldAccess: "a", codex.HeldRefresh: "r", codex.HeldAccount: "i"}
+	whole := map[string]string{codex.GatewayAccess: "a", codex.GatewayRefresh: "r", codex.GatewayAccount: "i"}
 	in := func(d time.Duration) map[string]int64 {
-		return map[string]int64{codex.HeldAccess: time.Now().Add(d).UnixMilli()}
+		return map[string]int64{codex.GatewayAccess: time.Now().Add(d).UnixMilli()}
 	}
 	for name, c := range map[string]struct {
 		profile  []string // its binaries; nil is no profile
@@ -56,8 +56,8 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 		"over":                  {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole, CredentialExpiresAtMs: in(-time.Hour)}, checks.Fail, "expired 1h", "--rotate"},
 		"none":                  {[]string{policy.Binaries(codex.Name)}, nil, checks.Fail, `no provider "held"`, "laufwerk provision openshell --target box"},
 		"of another type":       {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: "codex", Credentials: whole}, checks.Fail, `is of type "codex"`, "openshell provider get held"},
-		"without the account": {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: map[string]string{codex.HeldAccess: "a", codex.HeldRefresh: "r"}}, checks.Fail,
-			"lacks " + codex.HeldAccount, "--rotate"},
+		"without the account": {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: map[string]string{codex.GatewayAccess: "a", codex.GatewayRefresh: "r"}}, checks.Fail,
+			"lacks " + codex.GatewayAccount, "--rotate"},
 		"a profile without the glob": {[]string{"/usr/bin/codex"}, &wire.Provider{Type: codex.Profile, Credentials: whole}, checks.Fail, "does not name " + policy.Binaries(codex.Name), "openshell provider profile delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestWhatIsExamined(t *testing.T) {
 }
 
 // What the gateway does not say of a login is not taken for a login, nor for none.
-func TestALoginThatCannotBeLookedAt(t *testing.T) {
+func TestALoginThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gateway.Options{Images: []string{"own:1"}})
 	k := w.worker()
@@ -172,7 +172,7 @@ func TestALoginThatCannotBeLookedAt(t *testing.T) {
 	_, err = g.ImportProfile(bounded(t), own, "test")
 	must(t, err)
 	_, err = g.CreateProvider(bounded(t), &wire.Provider{
-		Metadata: &wire.ObjectMeta{Name: "held"}, Type: codex.Profile, Credentials: map[string]string{codex.HeldAccess: "a", codex.HeldRefresh: "r", codex.HeldAccount: "i"},
+		Metadata: &wire.ObjectMeta{Name: "held"}, Type: codex.Profile, Credentials: map[string]string{codex.GatewayAccess: "a", codex.GatewayRefresh: "r", codex.GatewayAccount: "i"},
 	})
 	must(t, err)
 	for _, c := range []struct {

@@ -34,13 +34,13 @@ func TestSandboxIsWhatWasAskedFor(t *testing.T) {
 		}
 		b.w.ended(b.worker, in)
 	}()
-	s, err := read(in)
+	s, err := readSpec(in)
 	must(t, err)
-	l, err := b.reach(bounded(t), in, s)
+	l, err := b.locate(bounded(t), in, s)
 	must(t, err)
 	f := l.find(bounded(t))
 	must(t, f.err)
-	if err := b.verified(bounded(t), l.g, l.e, in, s, f.sandbox); err != nil {
+	if err := b.verifySandbox(bounded(t), l.g, l.e, in, s, f.sandbox); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(s *spec, in *resource.Intent){
@@ -61,8 +61,8 @@ func TestSandboxIsWhatWasAskedFor(t *testing.T) {
 	} {
 		s, in := s, in
 		change(&s, &in)
-		var unfit *unusable
-		if err := b.verified(bounded(t), l.g, l.e, in, s, f.sandbox); !errors.As(err, &unfit) {
+		var unfit *unusableError
+		if err := b.verifySandbox(bounded(t), l.g, l.e, in, s, f.sandbox); !errors.As(err, &unfit) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestSandboxOrphansAreRemoved(t *testing.T) {
 	close(landing)
 	eventually(t, "its container has landed", func() bool { rows, containers := w.there(in); return rows == 0 && containers == 1 })
 	there, err := b.List(bounded(t), in)
-	if err != nil || len(there) != 1 || there[0].Resource != in.Resource || there[0].Image != b.image || there[0].Created.Before(in.At.Add(-skew)) {
+	if err != nil || len(there) != 1 || there[0].Resource != in.Resource || there[0].Image != b.image || there[0].Created.Before(in.At.Add(-maxClockSkew)) {
 		t.Errorf("%+v %v", there, err)
 	}
 	// It is none of the Docker target's, which has the same engine and the same store.

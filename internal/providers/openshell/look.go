@@ -19,12 +19,12 @@ import (
 // labelName is a label that a gateway gives to the containers of its sandboxes, as owned.LabelSandbox.
 const labelName = "openshell.ai/sandbox-name"
 
-// skew is how much earlier than its intent a sandbox of ours may have been made by the gateway's clock. That is this host's
+// maxClockSkew is how much earlier than its intent a sandbox of ours may have been made by the gateway's clock. That is this host's
 // clock, too, so that only a step of it between two readings counts.
-const skew = 5 * time.Second
+const maxClockSkew = 5 * time.Second
 
-// look is where the sandbox of an intent is looked for: at its gateway, and on the engine that it runs on.
-type look struct {
+// location is where the sandbox of an intent is looked for: at its gateway, and on the engine that it runs on.
+type location struct {
 	p  *Provider
 	in resource.Intent
 	s  spec
@@ -32,18 +32,18 @@ type look struct {
 	e  *dockerengine.Engine
 }
 
-// reach gives both. That they answer is not known then.
-func (p *Provider) reach(ctx context.Context, in resource.Intent, s spec) (look, error) {
+// locate gives both. That they answer is not known then.
+func (p *Provider) locate(ctx context.Context, in resource.Intent, s spec) (location, error) {
 	g, err := p.gateway(ctx, in, s)
 	if err != nil {
-		return look{}, err
+		return location{}, err
 	}
 	e, err := p.engine(ctx, s)
-	return look{p: p, in: in, s: s, g: g, e: e}, err
+	return location{p: p, in: in, s: s, g: g, e: e}, err
 }
 
-// seen is what one look at the gateway brought.
-type seen struct {
+// sighting is what one look at the gateway brought.
+type sighting struct {
 	presence resource.Presence
 	sandbox  *wire.Sandbox
 	evidence []resource.Evidence
@@ -51,41 +51,41 @@ type seen struct {
 }
 
 // find looks for the intent's sandbox by its name. Where an id is recorded that decides, else everything has to fit.
-func (l look) find(ctx context.Context) seen {
+func (l location) find(ctx context.Context) sighting {
 	name := client.Name(l.in.Claim)
 	got, presence, err := l.g.Get(ctx, name)
 	switch {
 	case presence == resource.Absent:
-		return seen{presence: presence, evidence: l.p.saw("the %s has no sandbox %s", l.in.Endpoint, name)}
+		return sighting{presence: presence, evidence: l.p.evidence("the %s has no sandbox %s", l.in.Endpoint, name)}
 	case presence != resource.Present:
-		return seen{err: cmp.Or(err, errUnseen)}
+		return sighting{err: cmp.Or(err, errUnseen)}
 	}
-	return l.whose(got)
+	return l.identify(got)
 }
 
-// whose tells whether a sandbox of our name is ours.
-func (l look) whose(got *wire.Sandbox) seen {
+// identify tells whether a sandbox of our name is ours.
+func (l location) identify(got *wire.Sandbox) sighting {
 	m := got.GetMetadata()
 	name := client.Name(l.in.Claim)
 	if l.in.Resource != "" && m.GetId() != l.in.Resource { // names are given once: ours has it no more
-		return seen{presence: resource.Absent, evidence: l.p.saw("the %s has no sandbox with the id %s; %s has the id %s now", l.in.Endpoint, l.in.Resource, name, m.GetId())}
+		return sighting{presence: resource.Absent, evidence: l.p.evidence("the %s has no sandbox with the id %s; %s has the id %s now", l.in.Endpoint, l.in.Resource, name, m.GetId())}
 	}
-	why := foreign(got, l.in)
+	why := whyNotOwned(got, l.in)
 	if why == "" && l.in.Resource == "" {
-		why = strange(got, l.in, l.s)
+		why = whyNotOurs(got, l.in, l.s)
 	}
 	if why != "" {
-		return seen{
-			presence: resource.NotOurs, sandbox: got, evidence: l.p.saw("a sandbox that is not ours has the name %s: %s", name, why),
+		return sighting{
+			presence: resource.NotOurs, sandbox: got, evidence: l.p.evidence("a sandbox that is not ours has the name %s: %s", name, why),
 			err: failure.New(failure.AlreadyExists, "a sandbox that is not laufwerk's has the name %s at the gateway %q (%s), and was not touched", name, l.s.Gateway, why).
 				WithHint("openshell sandbox get %s --gateway %s", name, failure.Quote(l.s.Gateway)),
 		}
 	}
-	return seen{presence: resource.Present, sandbox: got, evidence: l.p.saw("the sandbox %s has the id %s, and is %s", name, m.GetId(), phase(got))}
+	return sighting{presence: resource.Present, sandbox: got, evidence: l.p.evidence("the sandbox %s has the id %s, and is %s", name, m.GetId(), phaseName(got))}
 }
 
-// foreign says why a sandbox does not belong to an intent, whatever its id is.
-func foreign(got *wire.Sandbox, in resource.Intent) string {
+// whyNotOwned says why a sandbox does not belong to an intent, whatever its id is.
+func whyNotOwned(got *wire.Sandbox, in resource.Intent) string {
 	m := got.GetMetadata()
 	switch {
 	case m.GetId() == "":
@@ -100,32 +100,32 @@ func foreign(got *wire.Sandbox, in resource.Intent) string {
 	return ""
 }
 
-// strange says why a sandbox with our labels, whose id is not recorded, is not ours all the same.
-func strange(got *wire.Sandbox, in resource.Intent, s spec) string {
+// whyNotOurs says why a sandbox with our labels, whose id is not recorded, is not ours all the same.
+func whyNotOurs(got *wire.Sandbox, in resource.Intent, s spec) string {
 	switch {
 	case s.Image == "" || got.GetSpec().GetTemplate().GetImage() != s.Image:
 		return "it was made from another image"
-	case created(got).Before(in.At.Add(-skew)):
+	case createdAt(got).Before(in.At.Add(-maxClockSkew)):
 		return "it was created before we meant to"
 	}
 	return ""
 }
 
-func created(sb *wire.Sandbox) time.Time { return time.UnixMilli(sb.GetMetadata().GetCreatedAtMs()) }
+func createdAt(sb *wire.Sandbox) time.Time { return time.UnixMilli(sb.GetMetadata().GetCreatedAtMs()) }
 
-func deleting(sb *wire.Sandbox) bool {
+func isDeleting(sb *wire.Sandbox) bool {
 	return sb.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_DELETING
 }
 
-func phase(sb *wire.Sandbox) string {
+func phaseName(sb *wire.Sandbox) string {
 	return strings.TrimPrefix(sb.GetStatus().GetPhase().String(), "SANDBOX_PHASE_")
 }
 
-// settled is find, repeated for a while where a creation may be in flight.
-func (l look) settled(ctx context.Context, was bool) seen {
+// findSettled is find, repeated for a while where a creation may be in flight.
+func (l location) findSettled(ctx context.Context, was bool) sighting {
 	start := l.p.c.Now()
 	flying := was && start.Sub(l.in.At) < time.Minute
-	for pause := l.p.pauses(); ; {
+	for pause := l.p.newBackoff(); ; {
 		f := l.find(ctx)
 		if f.presence != resource.Absent || !flying || l.in.Resource != "" || l.p.c.Now().Sub(start) > l.p.w.settle || pause(ctx) != nil {
 			return f
@@ -135,7 +135,7 @@ func (l look) settled(ctx context.Context, was bool) seen {
 
 // containers are those on the engine that belong to the sandbox, in any state: ours to remove, and others that carry its id.
 // That there are none counts only where the engine says after it that it is the one of the intent.
-func (l look) containers(ctx context.Context) (ours, others []container.Summary, err error) {
+func (l location) containers(ctx context.Context) (ours, others []container.Summary, err error) {
 	by := map[string]string{owned.LabelSandbox: l.in.Resource}
 	if l.in.Resource == "" {
 		by = map[string]string{labelName: client.Name(l.in.Claim), client.LabelOwner: l.in.Owner, client.LabelClaim: l.in.Claim}
@@ -144,19 +144,19 @@ func (l look) containers(ctx context.Context) (ours, others []container.Summary,
 	if err != nil {
 		return nil, nil, err
 	}
-	if ours, others = l.apart(all); len(ours)+len(others) == 0 {
-		err = l.same(ctx)
+	if ours, others = l.splitContainers(all); len(ours)+len(others) == 0 {
+		err = l.requireSameEngine(ctx)
 	}
 	return ours, others, err
 }
 
-// apart tells the containers of the sandbox from those that only carry its labels: copies of images pass them on.
-func (l look) apart(all []container.Summary) (ours, others []container.Summary) {
+// splitContainers tells the containers of the sandbox from those that only carry its labels: copies of images pass them on.
+func (l location) splitContainers(all []container.Summary) (ours, others []container.Summary) {
 	for _, c := range all {
 		if l.in.Resource != "" && c.Labels[owned.LabelSandbox] != l.in.Resource {
 			continue
 		}
-		late := l.in.Resource != "" || !time.Unix(c.Created, 0).Before(l.in.At.Add(-skew)) // an id says it all
+		late := l.in.Resource != "" || !time.Unix(c.Created, 0).Before(l.in.At.Add(-maxClockSkew)) // an id says it all
 		if c.Labels[client.LabelOwner] == l.in.Owner && c.Labels[client.LabelClaim] == l.in.Claim && c.ImageID == l.s.Image && late {
 			ours = append(ours, c)
 		} else {
@@ -166,19 +166,19 @@ func (l look) apart(all []container.Summary) (ours, others []container.Summary) 
 	return ours, others
 }
 
-// same fails unless the engine is the one of the intent.
-func (l look) same(ctx context.Context) error {
+// requireSameEngine fails unless the engine is the one of the intent.
+func (l location) requireSameEngine(ctx context.Context) error {
 	f, err := l.e.Refresh(ctx)
 	if err == nil && f.Identity() != l.s.Engine {
-		err = anotherEngine(l.s, l.e)
+		err = otherEngineError(l.s, l.e)
 	}
 	return err
 }
 
 // observe looks at both: absent is what neither has.
-func (l look) observe(ctx context.Context) resource.Observation {
+func (l location) observe(ctx context.Context) resource.Observation {
 	f := l.find(ctx)
-	if f.presence == resource.Present && !deleting(f.sandbox) {
+	if f.presence == resource.Present && !isDeleting(f.sandbox) {
 		return resource.Observation{Presence: f.presence, Resource: f.sandbox.GetMetadata().GetId(), Evidence: f.evidence}
 	}
 	if f.presence != resource.Present && f.presence != resource.Absent {
@@ -188,39 +188,39 @@ func (l look) observe(ctx context.Context) resource.Observation {
 		l.in.Resource = f.sandbox.GetMetadata().GetId()
 	}
 	if _, known := l.p.cleared.LoadAndDelete(l.in.Resource); known {
-		return l.together(f, nil, nil, nil)
+		return l.combine(f, nil, nil, nil)
 	}
 	ours, others, err := l.containers(ctx)
-	return l.together(f, ours, others, err)
+	return l.combine(f, ours, others, err)
 }
 
-// together is what a look at the gateway and one at the engine say together.
-func (l look) together(f seen, ours, others []container.Summary, err error) resource.Observation {
+// combine is what a look at the gateway and one at the engine say together.
+func (l location) combine(f sighting, ours, others []container.Summary, err error) resource.Observation {
 	o := resource.Observation{Resource: l.in.Resource, Evidence: f.evidence}
 	switch {
 	case err != nil:
 		o.Err = err
-		o.Evidence = append(o.Evidence, l.p.saw("the engine could not be asked: %v", err)...)
+		o.Evidence = append(o.Evidence, l.p.evidence("the engine could not be asked: %v", err)...)
 		return o
 	case len(ours) > 0:
 		o.Presence = resource.Present
-		o.Evidence = append(o.Evidence, l.p.saw("the %s has its container %s, %s", l.s.Engine, ours[0].ID, ours[0].State)...)
+		o.Evidence = append(o.Evidence, l.p.evidence("the %s has its container %s, %s", l.s.Engine, ours[0].ID, ours[0].State)...)
 		return o
 	case len(others) > 0:
 		o.Err = failure.New(failure.Retained, "the container %s carries the id of the sandbox, and is not laufwerk's", others[0].ID).
 			WithHint("docker rm --force %s   # if nobody needs it, then once more", others[0].ID)
 		return o
 	}
-	o.Evidence = append(o.Evidence, l.p.saw("the %s has no container of the sandbox, in any state", l.s.Engine)...)
+	o.Evidence = append(o.Evidence, l.p.evidence("the %s has no container of the sandbox, in any state", l.s.Engine)...)
 	if o.Presence = f.presence; f.presence == resource.Present { // it says DELETING
 		o.Presence = resource.Residue
 	}
 	return o
 }
 
-// end deletes the sandbox and waits until nothing of it can run: it is not listed any more, and its container is not there. A
+// deleteAndWait deletes the sandbox and waits until nothing of it can run: it is not listed any more, and its container is not there. A
 // row that stays without a container is done, too: it is residue.
-func (l look) end(ctx context.Context) resource.Result {
+func (l location) deleteAndWait(ctx context.Context) resource.Result {
 	f := l.find(ctx)
 	var evidence []resource.Evidence
 	switch f.presence {
@@ -237,7 +237,7 @@ func (l look) end(ctx context.Context) resource.Result {
 	default:
 		return resource.Result{Err: f.err, Evidence: f.evidence}
 	}
-	r := l.clear(ctx)
+	r := l.removeLeftContainers(ctx)
 	if r.Outcome == resource.Done && f.sandbox != nil && f.sandbox.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
 		l.p.cleared.Store(l.in.Resource, true)
 	}
@@ -246,24 +246,24 @@ func (l look) end(ctx context.Context) resource.Result {
 }
 
 // delete asks for the end of a sandbox of ours, and waits until the gateway does not list it any more.
-func (l look) delete(ctx context.Context, sb *wire.Sandbox) resource.Result {
+func (l location) delete(ctx context.Context, sb *wire.Sandbox) resource.Result {
 	name, id := sb.GetMetadata().GetName(), sb.GetMetadata().GetId()
-	evidence := l.p.saw("the sandbox %s was %s", id, phase(sb))
+	evidence := l.p.evidence("the sandbox %s was %s", id, phaseName(sb))
 	failed := func(err error) resource.Result { return resource.Result{Resource: id, Err: err, Evidence: evidence} }
 	if sb.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
-		if err := l.landed(ctx, sb); err != nil {
+		if err := l.awaitContainer(ctx, sb); err != nil {
 			return failed(err)
 		}
 	}
-	if !deleting(sb) { // asking again would change nothing
+	if !isDeleting(sb) { // asking again would change nothing
 		done, err := l.g.Delete(ctx, name)
-		evidence = append(evidence, l.p.saw("deleting %s: %s", id, done)...)
+		evidence = append(evidence, l.p.evidence("deleting %s: %s", id, done)...)
 		if done != resource.Done {
 			return resource.Result{Outcome: done, Resource: id, Err: err, Evidence: evidence}
 		}
 	}
 	start := l.p.c.Now()
-	for pause := l.p.pauses(); ; {
+	for pause := l.p.newBackoff(); ; {
 		f := l.find(ctx)
 		switch f.presence {
 		case resource.Absent:
@@ -273,8 +273,8 @@ func (l look) delete(ctx context.Context, sb *wire.Sandbox) resource.Result {
 			return failed(f.err)
 		}
 		waited := l.p.c.Now().Sub(start)
-		if deleting(f.sandbox) && waited > l.p.w.stuck { // the gateway may have been killed in the middle: it does not go on with it
-			if r := l.clear(ctx); r.Outcome == resource.Done {
+		if isDeleting(f.sandbox) && waited > l.p.w.stuck { // the gateway may have been killed in the middle: it does not go on with it
+			if r := l.removeLeftContainers(ctx); r.Outcome == resource.Done {
 				return resource.Result{Outcome: resource.Done, Resource: id, Evidence: append(append(evidence, f.evidence...), r.Evidence...)}
 			}
 		}
@@ -287,10 +287,10 @@ func (l look) delete(ctx context.Context, sb *wire.Sandbox) resource.Result {
 	}
 }
 
-// landed waits until the container of a sandbox that is just coming up is on the engine, or is not to be expected any more: a
+// awaitContainer waits until the container of a sandbox that is just coming up is on the engine, or is not to be expected any more: a
 // deletion that overtakes it would leave it there, and the gateway would know nothing of it.
-func (l look) landed(ctx context.Context, sb *wire.Sandbox) error {
-	for pause := l.p.pauses(); l.p.c.Now().Sub(created(sb)).Abs() < l.p.w.landing; {
+func (l location) awaitContainer(ctx context.Context, sb *wire.Sandbox) error {
+	for pause := l.p.newBackoff(); l.p.c.Now().Sub(createdAt(sb)).Abs() < l.p.w.landing; {
 		ours, others, err := l.containers(ctx)
 		if err != nil {
 			return err
@@ -308,8 +308,8 @@ func (l look) landed(ctx context.Context, sb *wire.Sandbox) error {
 	return nil
 }
 
-// clear removes containers of ours that the gateway has left.
-func (l look) clear(ctx context.Context) resource.Result {
+// removeLeftContainers removes containers of ours that the gateway has left.
+func (l location) removeLeftContainers(ctx context.Context) resource.Result {
 	ours, others, err := l.containers(ctx)
 	if err != nil {
 		return resource.Result{Err: err}
@@ -317,12 +317,12 @@ func (l look) clear(ctx context.Context) resource.Result {
 	var evidence []resource.Evidence
 	for _, c := range ours {
 		done, err := l.e.Remove(ctx, c.ID)
-		evidence = append(evidence, l.p.saw("the gateway had left the container %s; removing it: %s", c.ID, done)...)
+		evidence = append(evidence, l.p.evidence("the gateway had left the container %s; removing it: %s", c.ID, done)...)
 		if done != resource.Done {
 			return resource.Result{Outcome: done, Err: err, Evidence: evidence}
 		}
 	}
-	if o := l.together(seen{presence: resource.Absent}, nil, others, nil); o.Err != nil {
+	if o := l.combine(sighting{presence: resource.Absent}, nil, others, nil); o.Err != nil {
 		return resource.Result{Outcome: resource.NotDone, Err: o.Err, Evidence: evidence}
 	}
 	return resource.Result{Outcome: resource.Done, Evidence: evidence}

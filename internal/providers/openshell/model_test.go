@@ -92,7 +92,7 @@ type schedule struct {
 func (s *schedule) worker() *worker {
 	if s.kept == nil {
 		s.kept = s.w.worker()
-		s.kept.Provider.w = waits{ // a container lands at once, if ever; a busy machine may take longer than a sandbox has to be ready
+		s.kept.Provider.w = waitLimits{ // a container lands at once, if ever; a busy machine may take longer than a sandbox has to be ready
 			ready: 200 * time.Millisecond, absent: 100 * time.Millisecond, settle: 3 * time.Millisecond, landing: time.Second, stuck: 5 * time.Millisecond, pause: time.Millisecond,
 		}
 	}
@@ -163,7 +163,7 @@ func (s *schedule) sweep(ctx context.Context, d *claims.Driver) error {
 	if err != nil {
 		return err
 	}
-	if _, err := sweep.TakeUp(ctx, func(claims.Claim) bool { return true }); err != nil {
+	if _, err := sweep.ReadoptLate(ctx, func(claims.Claim) bool { return true }); err != nil {
 		return err
 	}
 	list, err := d.List(ctx, claims.Filter{Outstanding: true})

@@ -29,7 +29,7 @@ func (b *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 		out.Path = path.Join(policy.Programs, name, binary)
 	}
 	if credential := program.Credential(); credential != nil {
-		if err := b.learn(ctx, true); err != nil {
+		if err := b.readEnvironment(ctx, true); err != nil {
 			return providers.Program{}, err
 		}
 		login, err := b.placeholders(credential)
@@ -37,7 +37,7 @@ func (b *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 			return providers.Program{}, err
 		}
 		for _, f := range login {
-			if err := b.Place(ctx, name, f); err != nil {
+			if err := b.PutFile(ctx, name, f); err != nil {
 				return providers.Program{}, failure.Wrap(err, failure.NotReady, "put the login of placeholders into the session's home")
 			}
 		}
@@ -61,7 +61,7 @@ func (b *sandbox) placeholders(credential *agent.Credential) ([]agent.File, erro
 				what = "what the sandbox has as " + name + " is no placeholder"
 			}
 			return nil, failure.New(failure.NotReady, "%s, without which %s has no login: the gateway %q drops a credential of %q that has expired", what, credential.Title, b.l.s.Gateway, b.l.s.Provider).
-				WithHint("%s", rotate(b.def))
+				WithHint("%s", rotateHint(b.def))
 		}
 	}
 	return credential.Profile.Placeholders(held, b.l.p.c.Now())
@@ -72,14 +72,14 @@ func placeholder(value string) bool {
 	return strings.HasPrefix(value, "openshell:resolve:env:") || strings.Contains(value, "OPENSHELL-RESOLVE-ENV-")
 }
 
-// Place puts a file into a program's home; a secret one only into the sandbox's memory, with a link to it.
-func (b *sandbox) Place(ctx context.Context, program string, f agent.File) error {
+// PutFile puts a file into a program's home; a secret one only into the sandbox's memory, with a link to it.
+func (b *sandbox) PutFile(ctx context.Context, program string, f agent.File) error {
 	if !f.Secret {
-		return sessiondir.Place(b.l.s.Dir, program, f, nil)
+		return sessiondir.PutFile(b.l.s.Dir, program, f, nil)
 	}
 	at := path.Join(memoryDir, "secret", program, f.Path)
-	if _, _, err := b.at.Own(ctx, inside.Put(at, 0o600, len(f.Content)), f.Content); err != nil {
+	if _, _, err := b.at.RunOwn(ctx, inside.PutFile(at, 0o600, len(f.Content)), f.Content); err != nil {
 		return err
 	}
-	return sessiondir.PlaceLink(b.l.s.Dir, program, f.Path, at, nil)
+	return sessiondir.PutSymlink(b.l.s.Dir, program, f.Path, at, nil)
 }

@@ -49,18 +49,18 @@ type Config struct {
 // Provider is the openshell target.
 type Provider struct {
 	c            Config
-	w            waits
+	w            waitLimits
 	landlock     func() (version int, err error) // of the kernel
 	environments sync.Map                        // of programs in sandboxes that were entered, by the sandbox's id
-	taken        entered.Taken
+	taken        entered.TakenSockets
 	compared     sync.Map // the ids of the sandboxes that were compared with their intents by this process
 	// cleared are the ids of sandboxes that this process has ended: their containers had landed, and the engine has none of them
 	// any more. Nothing brings one back, so that the look that follows need not ask the engine again.
 	cleared sync.Map
 }
 
-// waits bound what is waited for.
-type waits struct {
+// waitLimits bound what is waited for.
+type waitLimits struct {
 	ready   time.Duration // a sandbox comes up
 	absent  time.Duration // a deleted sandbox goes
 	settle  time.Duration // one whose creation was not answered appears
@@ -75,8 +75,8 @@ type waits struct {
 // eight were gone after 0.6 s, with their rows 0.2 s after their containers; a busy machine takes longer.
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
-	return &Provider{c: c, landlock: system.Landlock, w: waits{
-		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, stuck: 3 * time.Second, pause: 5 * time.Millisecond, patience: entered.Patience,
+	return &Provider{c: c, landlock: system.Landlock, w: waitLimits{
+		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, stuck: 3 * time.Second, pause: 5 * time.Millisecond, patience: entered.CommandLimit,
 	}}
 }
 
@@ -140,13 +140,13 @@ func (p *Provider) gateway(ctx context.Context, in resource.Intent, s spec) (*cl
 		return nil, err
 	}
 	if here := g.Registration().Identity(); here != in.Endpoint {
-		return nil, anotherGateway(in, s, here)
+		return nil, otherGatewayError(in, s, here)
 	}
 	return g, nil
 }
 
-// anotherGateway is the failure of a gateway that is not the one that an intent names.
-func anotherGateway(in resource.Intent, s spec, here string) error {
+// otherGatewayError is the failure of a gateway that is not the one that an intent names.
+func otherGatewayError(in resource.Intent, s spec, here string) error {
 	again := "laufwerk resume " + in.Run
 	if in.Run == "" {
 		again = "laufwerk cleanup --all"
@@ -160,16 +160,16 @@ func anotherGateway(in resource.Intent, s spec, here string) error {
 // engine is the one that an intent's sandbox runs on.
 func (p *Provider) engine(ctx context.Context, s spec) (*dockerengine.Engine, error) {
 	engines := dockerengine.Engines{Connect: p.c.Connect, Host: p.c.Host}
-	return engines.Known(ctx, s.Socket, s.Engine, func(e *dockerengine.Engine) error { return anotherEngine(s, e) })
+	return engines.FindByIdentity(ctx, s.Socket, s.Engine, func(e *dockerengine.Engine) error { return otherEngineError(s, e) })
 }
 
-func anotherEngine(s spec, e *dockerengine.Engine) error {
+func otherEngineError(s spec, e *dockerengine.Engine) error {
 	return failure.New(failure.NotReady, "another engine answers at %s: it is the %s, and the sandbox was made on the %s", e.Endpoint().Host, e.Facts().Identity(), s.Engine).
 		WithHint("export LAUFWERK_DOCKER_HOST=unix:///…   # the socket at which that engine answers now, then once more")
 }
 
-// found is what a target's sessions are made on, and of.
-type found struct {
+// sessionBase is what a target's sessions are made on, and of.
+type sessionBase struct {
 	config  config
 	gateway *client.Gateway
 	engine  *dockerengine.Engine
@@ -183,7 +183,7 @@ func (p *Provider) Ready(ctx context.Context, def targets.Definition, need provi
 }
 
 // find looks for all that a session needs, and says what is missing.
-func (p *Provider) find(ctx context.Context, def targets.Definition, need providers.Need) (f found, out []failure.Condition) {
+func (p *Provider) find(ctx context.Context, def targets.Definition, need providers.Need) (f sessionBase, out []failure.Condition) {
 	say := func(id string, err error) { out = append(out, targets.Missing(Kind, id, err)) }
 	c, err := decode(def)
 	if err != nil {
@@ -195,15 +195,15 @@ func (p *Provider) find(ctx context.Context, def targets.Definition, need provid
 		say("host", err)
 		return f, out
 	}
-	if _, err := p.confines(); err != nil {
+	if _, err := p.landlockVersion(); err != nil {
 		say("landlock", err)
 	}
-	g, e := p.both(ctx, c)
+	g, e := p.reachBoth(ctx, c)
 	if f.gateway = g.it; g.err != nil {
 		say("gateway", g.err)
 	}
 	if f.engine = e.it; e.err == nil {
-		e.err = fits(f.engine.Facts())
+		e.err = checkEngine(f.engine.Facts())
 	}
 	if e.err != nil {
 		say("engine", e.err)
@@ -211,7 +211,7 @@ func (p *Provider) find(ctx context.Context, def targets.Definition, need provid
 	if len(out) > 0 {
 		return f, out
 	}
-	if err := owned.Enforces(f.engine.Facts(), c.Resources); err != nil {
+	if err := owned.CheckLimits(f.engine.Facts(), c.Resources); err != nil {
 		say("limits", err)
 	}
 	if f.image, err = p.image(ctx, f.engine, def, c); err != nil {
@@ -225,14 +225,14 @@ func (p *Provider) find(ctx context.Context, def targets.Definition, need provid
 	return f, out
 }
 
-// reached is what answered, or why nothing did.
-type reached[T any] struct {
+// reachResult is what answered, or why nothing did.
+type reachResult[T any] struct {
 	it  T
 	err error
 }
 
-// both reaches the gateway and the engine of the settings, side by side.
-func (p *Provider) both(ctx context.Context, c config) (g reached[*client.Gateway], e reached[*dockerengine.Engine]) {
+// reachBoth reaches the gateway and the engine of the settings, side by side.
+func (p *Provider) reachBoth(ctx context.Context, c config) (g reachResult[*client.Gateway], e reachResult[*dockerengine.Engine]) {
 	var looks sync.WaitGroup
 	looks.Go(func() { g.it, g.err = p.c.Gateway(ctx, c.Gateway) })
 	looks.Go(func() { e.it, e.err = p.c.Connect(ctx, "") })
@@ -252,8 +252,8 @@ func (p *Provider) host() error {
 	return nil
 }
 
-// confines is the version of the kernel's Landlock, without which no sandbox comes up: its rules are a hard requirement.
-func (p *Provider) confines() (int, error) {
+// landlockVersion is the version of the kernel's Landlock, without which no sandbox comes up: its rules are a hard requirement.
+func (p *Provider) landlockVersion() (int, error) {
 	version, err := p.landlock()
 	if err != nil {
 		return 0, failure.New(failure.Unsupported, "the kernel does not enforce Landlock rules, which confine sandboxes: %v", err).
@@ -262,13 +262,13 @@ func (p *Provider) confines() (int, error) {
 	return version, nil
 }
 
-// desktop is what the engine of Docker Desktop says of its system; it runs in a machine of its own.
-const desktop = "Docker Desktop"
+// dockerDesktopOS is what the engine of Docker Desktop says of its system; it runs in a machine of its own.
+const dockerDesktopOS = "Docker Desktop"
 
-// fits says why sandboxes cannot run on an engine at all.
-func fits(f dockerengine.Facts) error {
+// checkEngine says why sandboxes cannot run on an engine at all.
+func checkEngine(f dockerengine.Facts) error {
 	switch {
-	case f.System == desktop:
+	case f.System == dockerDesktopOS:
 		return failure.New(failure.Unsupported, "the engine is Docker Desktop's, which runs in a machine of its own: OpenShell targets need one that runs on this host, as the gateway does").
 			WithHint("export LAUFWERK_DOCKER_HOST=unix:///var/run/docker.sock   # an engine of this host")
 	case f.OS != "linux" || f.Arch != runtime.GOARCH:
@@ -319,7 +319,7 @@ func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def target
 	return i, failure.Wrap(cache.Carries(i), failure.NotReady, "the image %s of the target %q is no prepared one", c.Image, c.ID)
 }
 
-func (p *Provider) saw(format string, args ...any) []resource.Evidence {
+func (p *Provider) evidence(format string, args ...any) []resource.Evidence {
 	return resource.Seen(p.c.Now(), format, args...)
 }
 

@@ -27,7 +27,7 @@ var _ providers.Provider = (*Provider)(nil)
 
 // sandbox is a session's, whose main process lives as long as it does.
 type sandbox struct {
-	l   look // by the recorded id
+	l   location // by the recorded id
 	def targets.Definition
 	at  *entered.Sandbox
 	env []string // of every command
@@ -38,11 +38,11 @@ type sandbox struct {
 // Enter finds the sandbox by its recorded id, and waits until commands can be run in it. With the zero definition, which is
 // for its end, it waits for nothing.
 func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.Definition) (providers.Sandbox, error) {
-	s, err := read(in)
+	s, err := readSpec(in)
 	if err != nil {
 		return nil, err
 	}
-	l, err := p.reach(ctx, in, s)
+	l, err := p.locate(ctx, in, s)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	b.at = &entered.Sandbox{
 		Box: box{b}, Dir: s.Dir, Ops: policy.Ops, Name: "the sandbox " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.w.patience,
 		Standby: entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, inside.StandbyName), Taken: &p.taken, Next: box{b}.relieve},
-		Lasting: &entered.Lasting{Began: b.began},
+		Lasting: &entered.DisposableSandbox{Began: b.containerStartedAt},
 	}
 	found, err := b.find(ctx)
 	if err != nil && (def.Kind == "" || !failure.Is(err, failure.NotReady)) { // a gateway that went a moment ago may come back
@@ -62,14 +62,14 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	if def.Kind == "" {
 		return b, nil
 	}
-	if err := b.ready(ctx, found); err != nil {
+	if err := b.awaitReachable(ctx, found); err != nil {
 		return nil, err
 	}
-	return b, b.learn(ctx, false)
+	return b, b.readEnvironment(ctx, false)
 }
 
-// lost is the failure of a session whose sandbox cannot be entered any more.
-func lost(in resource.Intent, format string, args ...any) error {
+// lostError is the failure of a session whose sandbox cannot be entered any more.
+func lostError(in resource.Intent, format string, args ...any) error {
 	return failure.New(failure.SessionLost, "the session cannot be entered: %s; once it is closed, another session can go on with the workspace", fmt.Sprintf(format, args...)).
 		WithField("sandbox", in.Resource)
 }
@@ -80,16 +80,16 @@ func (b *sandbox) find(ctx context.Context) (*wire.Sandbox, error) {
 	switch f.presence {
 	case resource.Present:
 	case resource.Absent:
-		return nil, lost(b.l.in, "there is no sandbox %s with the id %s any more at the %s", b.l.in.Name, b.l.in.Resource, b.l.in.Endpoint)
+		return nil, lostError(b.l.in, "there is no sandbox %s with the id %s any more at the %s", b.l.in.Name, b.l.in.Resource, b.l.in.Endpoint)
 	case resource.NotOurs:
-		return nil, lost(b.l.in, "%v", f.err)
+		return nil, lostError(b.l.in, "%v", f.err)
 	default:
 		return nil, failure.Wrap(f.err, failure.NotReady, "look at the sandbox %s", b.l.in.Name)
 	}
 	switch f.sandbox.GetStatus().GetPhase() {
 	case wire.SandboxPhase_SANDBOX_PHASE_ERROR, wire.SandboxPhase_SANDBOX_PHASE_STOPPING, wire.SandboxPhase_SANDBOX_PHASE_STOPPED,
 		wire.SandboxPhase_SANDBOX_PHASE_DELETING:
-		return nil, lost(b.l.in, "the sandbox %s cannot be used any more: %s", b.l.in.Name, condition(f.sandbox))
+		return nil, lostError(b.l.in, "the sandbox %s cannot be used any more: %s", b.l.in.Name, condition(f.sandbox))
 	}
 	return f.sandbox, nil
 }
@@ -98,26 +98,26 @@ func (b *sandbox) directory() error {
 	at, err := sessiondir.Open(b.l.s.Dir, b.l.p.directory(b.l.in, b.l.s).ID)
 	if err == nil {
 		defer at.Close()
-		if presence, why := at.Whose(); presence != resource.Present {
+		if presence, why := at.Identify(); presence != resource.Present {
 			err = fmt.Errorf("%s is %s: %w", b.l.s.Dir, presence, errors.Join(why))
 		}
 	}
 	if err != nil {
-		return lost(b.l.in, "its directory: %v", err)
+		return lostError(b.l.in, "its directory: %v", err)
 	}
 	return nil
 }
 
-// ready waits until the gateway reaches the sandbox, which takes some seconds after a restart of the gateway, and until its
+// awaitReachable waits until the gateway reaches the sandbox, which takes some seconds after a restart of the gateway, and until its
 // main process has proved that it has this host's files and locks. got is the last look, nil is none. A gateway that does not
 // answer is waited for as long.
-func (b *sandbox) ready(ctx context.Context, got *wire.Sandbox) error {
-	if err := sessiondir.OpenUp(b.l.s.Dir); err != nil {
+func (b *sandbox) awaitReachable(ctx context.Context, got *wire.Sandbox) error {
+	if err := sessiondir.RestorePermissions(b.l.s.Dir); err != nil {
 		return failure.Wrap(err, failure.NotReady, "open the directories of the session")
 	}
 	end := b.l.p.c.Now().Add(b.l.p.w.ready)
 	var err error
-	for pause := b.l.p.pauses(); got.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_READY; {
+	for pause := b.l.p.newBackoff(); got.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_READY; {
 		switch late := b.l.p.c.Now().After(end); {
 		case late && err != nil:
 			return err
@@ -133,35 +133,35 @@ func (b *sandbox) ready(ctx context.Context, got *wire.Sandbox) error {
 			return err
 		}
 	}
-	if err := b.compared(ctx, got); err != nil {
+	if err := b.verifyOnce(ctx, got); err != nil {
 		return err
 	}
-	return b.proved(ctx)
+	return b.awaitProof(ctx)
 }
 
-// compared is verified, once a process for each sandbox.
-func (b *sandbox) compared(ctx context.Context, got *wire.Sandbox) error {
+// verifyOnce is verified, once a process for each sandbox.
+func (b *sandbox) verifyOnce(ctx context.Context, got *wire.Sandbox) error {
 	p := b.l.p
 	if _, done := p.compared.Load(b.l.in.Resource); done {
 		return nil
 	}
-	err := p.verified(ctx, b.l.g, b.l.e, b.l.in, b.l.s, got)
-	var unfit *unusable
+	err := p.verifySandbox(ctx, b.l.g, b.l.e, b.l.in, b.l.s, got)
+	var unfit *unusableError
 	if errors.As(err, &unfit) {
-		return lost(b.l.in, "%v", unfit.error)
+		return lostError(b.l.in, "%v", unfit.error)
 	}
 	return err
 }
 
-// proved waits for the proof, before anything else runs in the sandbox. What runs there may take it away afterwards, which makes
+// awaitProof waits for the proof, before anything else runs in the sandbox. What runs there may take it away afterwards, which makes
 // nothing of it untrue.
-func (b *sandbox) proved(ctx context.Context) error {
-	if sessiondir.AnyLaunched(b.l.s.Dir) {
+func (b *sandbox) awaitProof(ctx context.Context) error {
+	if sessiondir.HasLaunches(b.l.s.Dir) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.l.p.w.ready)
 	defer cancel()
-	seen, err := inside.Await(ctx, filepath.Join(b.l.s.Dir, sessiondir.Ops, ready), b.l.s.Nonce, inside.Locked, func(ctx context.Context) error {
+	seen, err := inside.AwaitProof(ctx, filepath.Join(b.l.s.Dir, sessiondir.Ops, readyFile), b.l.s.Nonce, inside.Locked, func(ctx context.Context) error {
 		_, err := b.find(ctx)
 		if failure.Is(err, failure.SessionLost) {
 			return err
@@ -180,9 +180,9 @@ func (b *sandbox) proved(ctx context.Context) error {
 		WithHint("laufwerk doctor --probe")
 }
 
-// learn asks what environment programs get in the sandbox: a proxy, certificates, placeholders of logins. It is asked once, and
+// readEnvironment asks what environment programs get in the sandbox: a proxy, certificates, placeholders of logins. It is asked once, and
 // anew where that matters: placeholders change with the login.
-func (b *sandbox) learn(ctx context.Context, anew bool) error {
+func (b *sandbox) readEnvironment(ctx context.Context, anew bool) error {
 	known := &b.l.p.environments
 	got, ok := known.Load(b.l.in.Resource)
 	if !ok || anew {
@@ -194,7 +194,7 @@ func (b *sandbox) learn(ctx context.Context, anew bool) error {
 		known.Store(b.l.in.Resource, env)
 	}
 	env, _ := got.([]string)
-	b.env = append(slices.DeleteFunc(slices.Clone(env), ofItsOwn), "HOME="+policy.Home, "TMPDIR=/tmp", supervise.MarkVariable+"="+b.l.s.Mark)
+	b.env = append(slices.DeleteFunc(slices.Clone(env), isReservedVariable), "HOME="+policy.Home, "TMPDIR=/tmp", supervise.MarkVariable+"="+b.l.s.Mark)
 	return nil
 }
 
@@ -209,7 +209,7 @@ func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) 
 			return nil, failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.at.Name)
 		}
 	}
-	out, _, err := b.at.Own(ctx, inside.Environment(), nil)
+	out, _, err := b.at.RunOwn(ctx, inside.Environment(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +220,9 @@ func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) 
 	return env, nil
 }
 
-// ofItsOwn says of a variable that commands do not get it: what OpenShell and the login shell have for themselves, what is
+// isReservedVariable says of a variable that commands do not get it: what OpenShell and the login shell have for themselves, what is
 // ours, and what could make an agent fall back to billing by use.
-func ofItsOwn(kv string) bool {
+func isReservedVariable(kv string) bool {
 	name, _, _ := strings.Cut(kv, "=")
 	return strings.HasPrefix(name, "OPENSHELL_") || strings.HasPrefix(name, "LAUFWERK_") || environment.Refused(name) ||
 		slices.Contains([]string{"HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"}, name)

@@ -29,14 +29,14 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// ready is made by the sandbox's main process, in policy.Ops.
-const ready = "ready"
+// readyFile is made by the sandbox's main process, in policy.Ops.
+const readyFile = "ready"
 
 // bindMounts is the gateway's setting without which it mounts no directory of this host.
 const bindMounts = "enable_bind_mounts"
 
-// asked is left in the session's directory before the gateway is asked for a sandbox. Without it none was asked for.
-const asked = "asked"
+// askedNote is left in the session's directory before the gateway is asked for a sandbox. Without it none was asked for.
+const askedNote = "asked"
 
 // spec is what an intent says of a session's sandbox.
 type spec struct {
@@ -79,7 +79,7 @@ func (p *Provider) Plan(ctx context.Context, def targets.Definition, need provid
 	return providers.Plan{Spec: raw, Image: f.image.ID}, nil, err
 }
 
-func read(in resource.Intent) (s spec, err error) {
+func readSpec(in resource.Intent) (s spec, err error) {
 	if err := json.Unmarshal(in.Spec, &s); err != nil {
 		return s, fmt.Errorf("the intent's spec: %w", err)
 	}
@@ -141,7 +141,7 @@ func (s spec) request(in resource.Intent) (*wire.CreateSandboxRequest, error) {
 			return nil, err
 		}
 	}
-	out := &wire.SandboxSpec{Template: template, Policy: s.policy(), Command: inside.Hold(policy.Ops+"/"+ready, s.Nonce)}
+	out := &wire.SandboxSpec{Template: template, Policy: s.policy(), Command: inside.HoldMain(policy.Ops+"/"+readyFile, s.Nonce)}
 	if s.Provider != "" {
 		out.Providers = []string{s.Provider}
 	}
@@ -151,7 +151,7 @@ func (s spec) request(in resource.Intent) (*wire.CreateSandboxRequest, error) {
 // Create makes the session's directory, then its sandbox, and waits until that can be used. It is not counted as made before
 // it was compared with what was wanted; one that does not come up, or differs, is deleted again.
 func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Result {
-	s, err := read(in)
+	s, err := readSpec(in)
 	if err == nil {
 		err = p.host()
 	}
@@ -161,25 +161,25 @@ func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Resu
 	if err != nil {
 		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
-	l, err := p.reach(ctx, in, s)
+	l, err := p.locate(ctx, in, s)
 	if err != nil {
-		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: p.saw("nothing was asked for: %v", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: p.evidence("nothing was asked for: %v", err)}
 	}
 	return p.directory(in, s).Make(ctx, nil, []string{sessiondir.Home, sessiondir.Ops}, func(at *sessiondir.Folder) resource.Result {
 		return l.create(ctx, at)
 	})
 }
 
-func (l look) create(ctx context.Context, at *sessiondir.Folder) resource.Result {
+func (l location) create(ctx context.Context, at *sessiondir.Folder) resource.Result {
 	no := func(err error) resource.Result {
-		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.saw("nothing was asked for: %v", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.evidence("nothing was asked for: %v", err)}
 	}
 	req, err := l.s.request(l.in)
 	if err != nil {
 		return no(err)
 	}
 	crash.Point("openshell/before-note")
-	if err := at.Note(asked); err != nil {
+	if err := at.WriteNote(askedNote); err != nil {
 		return no(fmt.Errorf("note that a sandbox is asked for: %w", err))
 	}
 	crash.Point("openshell/after-note")
@@ -187,17 +187,17 @@ func (l look) create(ctx context.Context, at *sessiondir.Folder) resource.Result
 	switch {
 	case done == resource.Done && made.GetMetadata().GetId() != "":
 		l.in.Resource = made.GetMetadata().GetId()
-		return l.accept(ctx, made)
+		return l.acceptOrDelete(ctx, made)
 	case failure.Is(err, failure.AlreadyExists):
-		return l.taken(ctx, err)
+		return l.resolveNameTaken(ctx, err)
 	case done == resource.NotDone:
 		if f := failure.As(err); f != nil && f.Hint == "" && strings.Contains(err.Error(), bindMounts) {
 			f.Kind = failure.NotReady // once it is set, the run can go on
 			f.Hint = bindMounts + " = true   # in [openshell.drivers.docker] of the gateway's gateway.toml; then restart the gateway"
 		}
-		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.saw("the gateway refused to create %s: %v", req.GetName(), err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.evidence("the gateway refused to create %s: %v", req.GetName(), err)}
 	}
-	return resource.Result{Err: errors.Join(err, errUnanswered(done)), Evidence: l.p.saw("the creation of %s was asked for, and not answered: %v", req.GetName(), err)}
+	return resource.Result{Err: errors.Join(err, errUnanswered(done)), Evidence: l.p.evidence("the creation of %s was asked for, and not answered: %v", req.GetName(), err)}
 }
 
 // errUnanswered is for a reply without a sandbox in it.
@@ -208,13 +208,13 @@ func errUnanswered(done resource.Outcome) error {
 	return nil
 }
 
-// taken is what a name that is taken means: the sandbox is ours, or somebody's.
-func (l look) taken(ctx context.Context, refusal error) resource.Result {
+// resolveNameTaken is what a name that is taken means: the sandbox is ours, or somebody's.
+func (l location) resolveNameTaken(ctx context.Context, refusal error) resource.Result {
 	f := l.find(ctx)
 	switch f.presence {
 	case resource.Present:
 		l.in.Resource = f.sandbox.GetMetadata().GetId()
-		return l.accept(ctx, f.sandbox)
+		return l.acceptOrDelete(ctx, f.sandbox)
 	case resource.NotOurs:
 		return resource.Result{Outcome: resource.NotDone, Err: f.err, Evidence: f.evidence}
 	}
@@ -224,7 +224,7 @@ func (l look) taken(ctx context.Context, refusal error) resource.Result {
 // Resolve finds out what became of a Create, and never creates again: a creation that is in flight may still land. What was not
 // asked for is certainly not there; what was, and is not to be seen, stays unknown.
 func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Result {
-	s, err := read(in)
+	s, err := readSpec(in)
 	if err != nil {
 		return resource.Result{Err: err}
 	}
@@ -235,91 +235,91 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 	defer at.Close()
 	was, whole := false, false
 	if at != nil {
-		if was, err = at.Noted(asked); err != nil {
+		if was, err = at.HasNote(askedNote); err != nil {
 			return resource.Result{Err: err}
 		}
-		presence, _ := at.Whose()
+		presence, _ := at.Identify()
 		whole = presence == resource.Present
 	}
-	l, err := p.reach(ctx, in, s)
+	l, err := p.locate(ctx, in, s)
 	switch {
 	case err != nil && whole && !was && in.Resource == "": // it needs no gateway to tell that
-		return p.unasked(ctx, in, s, at)
+		return p.neverAskedResult(ctx, in, s, at)
 	case err != nil:
 		return resource.Result{Resource: in.Resource, Err: err}
 	}
-	f := l.settled(ctx, was)
+	f := l.findSettled(ctx, was)
 	switch {
 	case f.presence == resource.Present:
 		l.in.Resource = f.sandbox.GetMetadata().GetId()
-		return p.undone(ctx, in, s, at, l.accept(ctx, f.sandbox))
+		return p.removeLeftovers(ctx, in, s, at, l.acceptOrDelete(ctx, f.sandbox))
 	case f.presence == resource.Absent && in.Resource != "":
-		return p.undone(ctx, in, s, at, l.vanished(ctx))
+		return p.removeLeftovers(ctx, in, s, at, l.vanishedResult(ctx))
 	case f.presence != resource.Unobserved && !was && in.Resource == "":
-		return p.unasked(ctx, in, s, at)
+		return p.neverAskedResult(ctx, in, s, at)
 	case f.presence == resource.Absent:
-		f.err = unanswered(in, s)
+		f.err = unansweredError(in, s)
 	}
 	return resource.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
 }
 
-// unanswered is why a sandbox that is not there may still come to be.
-func unanswered(in resource.Intent, s spec) error {
+// unansweredError is why a sandbox that is not there may still come to be.
+func unansweredError(in resource.Intent, s spec) error {
 	return failure.New(failure.OutcomeUnknown, "the creation of the sandbox %s was asked for and not answered, and the gateway %q does not have it now: it may still appear", client.Name(in.Claim), s.Gateway).
 		WithHint("laufwerk claims abandon %s --reason '…'   # when it is certain that nothing came of it", in.Claim)
 }
 
-// unasked is the answer where no sandbox was asked for.
-func (p *Provider) unasked(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder) resource.Result {
-	return p.undone(ctx, in, s, at, resource.Result{
+// neverAskedResult is the answer where no sandbox was asked for.
+func (p *Provider) neverAskedResult(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder) resource.Result {
+	return p.removeLeftovers(ctx, in, s, at, resource.Result{
 		Outcome: resource.NotDone, Err: failure.New(failure.SessionLost, "no sandbox was asked for"),
-		Evidence: p.saw("no sandbox was asked for: %s has no note that says so", s.Dir),
+		Evidence: p.evidence("no sandbox was asked for: %s has no note that says so", s.Dir),
 	})
 }
 
-// undone removes what is left of a session whose sandbox certainly is not there.
-func (p *Provider) undone(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder, r resource.Result) resource.Result {
+// removeLeftovers removes what is left of a session whose sandbox certainly is not there.
+func (p *Provider) removeLeftovers(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder, r resource.Result) resource.Result {
 	if at == nil {
 		return r
 	}
-	return p.directory(in, s).Unmade(ctx, at, r)
+	return p.directory(in, s).RemoveUnmade(ctx, at, r)
 }
 
-// accept waits until a sandbox of ours can be used, compares it with what was wanted, and deletes one that must not be used.
-func (l look) accept(ctx context.Context, made *wire.Sandbox) resource.Result {
+// acceptOrDelete waits until a sandbox of ours can be used, compares it with what was wanted, and deletes one that must not be used.
+func (l location) acceptOrDelete(ctx context.Context, made *wire.Sandbox) resource.Result {
 	id := made.GetMetadata().GetId()
-	up, err := l.up(ctx, made)
+	up, err := l.awaitReady(ctx, made)
 	if err == nil {
-		err = l.p.verified(ctx, l.g, l.e, l.in, l.s, up)
+		err = l.p.verifySandbox(ctx, l.g, l.e, l.in, l.s, up)
 	}
-	var unfit *unusable
+	var unfit *unusableError
 	switch {
 	case err == nil:
-		return resource.Result{Outcome: resource.Done, Resource: id, Evidence: l.p.saw("the sandbox %s is ready, and is what was asked for", id)}
+		return resource.Result{Outcome: resource.Done, Resource: id, Evidence: l.p.evidence("the sandbox %s is ready, and is what was asked for", id)}
 	case errors.As(err, &unfit):
-		return l.undo(ctx, unfit.error)
+		return l.deleteUnusable(ctx, unfit.error)
 	}
-	return resource.Result{Resource: id, Err: err, Evidence: l.p.saw("the sandbox %s is there, and could not be looked at: %v", id, err)}
+	return resource.Result{Resource: id, Err: err, Evidence: l.p.evidence("the sandbox %s is there, and could not be looked at: %v", id, err)}
 }
 
-// unusable is why a sandbox must not be used: it will not come up, or is not what was asked for.
-type unusable struct{ error }
+// unusableError is why a sandbox must not be used: it will not come up, or is not what was asked for.
+type unusableError struct{ error }
 
-func (u *unusable) Unwrap() error { return u.error }
+func (u *unusableError) Unwrap() error { return u.error }
 
-// up waits until a sandbox is ready.
-func (l look) up(ctx context.Context, sb *wire.Sandbox) (*wire.Sandbox, error) {
+// awaitReady waits until a sandbox is ready.
+func (l location) awaitReady(ctx context.Context, sb *wire.Sandbox) (*wire.Sandbox, error) {
 	end := l.p.c.Now().Add(l.p.w.ready)
-	for pause := l.p.pauses(); ; {
+	for pause := l.p.newBackoff(); ; {
 		switch phase := sb.GetStatus().GetPhase(); phase {
 		case wire.SandboxPhase_SANDBOX_PHASE_READY:
 			return sb, nil
 		case wire.SandboxPhase_SANDBOX_PHASE_ERROR, wire.SandboxPhase_SANDBOX_PHASE_STOPPING, wire.SandboxPhase_SANDBOX_PHASE_STOPPED,
 			wire.SandboxPhase_SANDBOX_PHASE_DELETING:
-			return nil, &unusable{failure.New(failure.NotReady, "the sandbox did not come up: %s", condition(sb)).WithHint("laufwerk doctor")}
+			return nil, &unusableError{failure.New(failure.NotReady, "the sandbox did not come up: %s", condition(sb)).WithHint("laufwerk doctor")}
 		}
 		if l.p.c.Now().After(end) {
-			return nil, &unusable{failure.New(failure.NotReady, "the sandbox did not come up within %s: %s", l.p.w.ready, condition(sb)).WithHint("laufwerk doctor")}
+			return nil, &unusableError{failure.New(failure.NotReady, "the sandbox did not come up within %s: %s", l.p.w.ready, condition(sb)).WithHint("laufwerk doctor")}
 		}
 		if err := pause(ctx); err != nil {
 			return nil, err
@@ -331,7 +331,7 @@ func (l look) up(ctx context.Context, sb *wire.Sandbox) (*wire.Sandbox, error) {
 		case resource.Unobserved:
 			return nil, f.err
 		default:
-			return nil, &unusable{failure.New(failure.NotReady, "the sandbox disappeared while it came up").WithHint("laufwerk doctor")}
+			return nil, &unusableError{failure.New(failure.NotReady, "the sandbox disappeared while it came up").WithHint("laufwerk doctor")}
 		}
 	}
 }
@@ -339,7 +339,7 @@ func (l look) up(ctx context.Context, sb *wire.Sandbox) (*wire.Sandbox, error) {
 // condition is what a gateway says of a sandbox's state, in one line; a message can have a whole log in it.
 func condition(sb *wire.Sandbox) string {
 	const longest = 1000
-	out := phase(sb)
+	out := phaseName(sb)
 	for _, c := range sb.GetStatus().GetConditions() {
 		if c.GetStatus() != "True" {
 			out += ", " + c.GetReason() + ": " + c.GetMessage()
@@ -351,9 +351,9 @@ func condition(sb *wire.Sandbox) string {
 	return redact.Line(out)
 }
 
-// pauses are waits between looks. Each is a part of what was waited so far, so that little is lost of a short time and little is
+// newBackoff are waits between looks. Each is a part of what was waited so far, so that little is lost of a short time and little is
 // asked in a long one.
-func (p *Provider) pauses() func(ctx context.Context) error {
+func (p *Provider) newBackoff() func(ctx context.Context) error {
 	pause := p.w.pause
 	return func(ctx context.Context) error {
 		timer := time.NewTimer(pause)
@@ -368,11 +368,11 @@ func (p *Provider) pauses() func(ctx context.Context) error {
 	}
 }
 
-// undo deletes a sandbox that must not be used. It does not depend on the context that ended the attempt.
-func (l look) undo(ctx context.Context, why error) resource.Result {
+// deleteUnusable deletes a sandbox that must not be used. It does not depend on the context that ended the attempt.
+func (l location) deleteUnusable(ctx context.Context, why error) resource.Result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*l.p.w.absent)
 	defer cancel()
-	r := l.end(ctx)
+	r := l.deleteAndWait(ctx)
 	if r.Outcome == resource.Done {
 		if o := l.observe(ctx); o.Presence == resource.Absent {
 			return resource.Result{Outcome: resource.NotDone, Err: why, Evidence: append(r.Evidence, o.Evidence...)}
@@ -383,27 +383,27 @@ func (l look) undo(ctx context.Context, why error) resource.Result {
 	return resource.Result{Resource: l.in.Resource, Err: errors.Join(why, r.Err), Evidence: r.Evidence}
 }
 
-// vanished is a sandbox that was made, and that the gateway does not have any more.
-func (l look) vanished(ctx context.Context) resource.Result {
-	return l.undo(ctx, failure.New(failure.SessionLost, "the sandbox %s was made, and is gone", client.Name(l.in.Claim)))
+// vanishedResult is a sandbox that was made, and that the gateway does not have any more.
+func (l location) vanishedResult(ctx context.Context) resource.Result {
+	return l.deleteUnusable(ctx, failure.New(failure.SessionLost, "the sandbox %s was made, and is gone", client.Name(l.in.Claim)))
 }
 
 // Observe looks for the sandbox, at the gateway and on the engine, and for the session's directory. One that was asked for and
 // is not there is not seen, rather than absent.
 func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Observation {
-	s, err := read(in)
+	s, err := readSpec(in)
 	if err != nil {
 		return resource.Observation{Err: err}
 	}
-	l, err := p.reach(ctx, in, s)
+	l, err := p.locate(ctx, in, s)
 	if err != nil {
-		return resource.Observation{Err: err, Evidence: p.saw("nothing could be learned: %v", err)}
+		return resource.Observation{Err: err, Evidence: p.evidence("nothing could be learned: %v", err)}
 	}
 	o := l.observe(ctx)
 	if o.Presence == resource.Absent && in.Resource == "" {
-		was, err := p.noted(in, s)
+		was, err := p.wasAskedFor(in, s)
 		if was {
-			err = unanswered(in, s)
+			err = unansweredError(in, s)
 		}
 		if err != nil {
 			return resource.Observation{Err: err, Evidence: o.Evidence}
@@ -415,8 +415,8 @@ func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Obs
 	return o
 }
 
-// noted says whether the session's directory tells that a sandbox was asked for.
-func (p *Provider) noted(in resource.Intent, s spec) (bool, error) {
+// wasAskedFor says whether the session's directory tells that a sandbox was asked for.
+func (p *Provider) wasAskedFor(in resource.Intent, s spec) (bool, error) {
 	at, err := sessiondir.Open(s.Dir, p.directory(in, s).ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -425,24 +425,24 @@ func (p *Provider) noted(in resource.Intent, s spec) (bool, error) {
 		return false, err
 	}
 	defer at.Close()
-	return at.Noted(asked)
+	return at.HasNote(askedNote)
 }
 
 // Delete deletes the sandbox, which ends everything in it, and once nothing of it can run any more the directory.
 func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Result {
-	s, err := read(in)
+	s, err := readSpec(in)
 	if err != nil {
 		return resource.Result{Err: err}
 	}
-	l, err := p.reach(ctx, in, s)
+	l, err := p.locate(ctx, in, s)
 	if err != nil {
 		return resource.Result{Err: err}
 	}
-	r := l.end(ctx)
+	r := l.deleteAndWait(ctx)
 	if r.Outcome == resource.Done && r.Resource == "" { // none was found: the note of one that may still appear has to stay
-		was, err := p.noted(in, s)
+		was, err := p.wasAskedFor(in, s)
 		if was {
-			err = unanswered(in, s)
+			err = unansweredError(in, s)
 		}
 		if err != nil {
 			return resource.Result{Err: err, Evidence: r.Evidence}

@@ -205,7 +205,7 @@ func TestWhatWasNotAskedForIsNotThere(t *testing.T) {
 	if r := k.Resolve(bounded(t), in); r.Outcome != resource.NotDone {
 		t.Errorf("without a directory: %v %v", r.Outcome, r.Err)
 	}
-	s, err := read(in)
+	s, err := readSpec(in)
 	must(t, err)
 	must(t, os.MkdirAll(s.Dir+".making/home", 0o700))
 	if r := k.Resolve(bounded(t), in); r.Outcome != resource.NotDone {
@@ -221,7 +221,7 @@ func TestWhatWasNotAskedForIsNotThere(t *testing.T) {
 	}
 	// Killed before it noted that it asks: that is told without a gateway, too.
 	before := w.intent()
-	s, err = read(before)
+	s, err = readSpec(before)
 	must(t, err)
 	k.directory(before, s).Make(bounded(t), nil, []string{sessiondir.Home, sessiondir.Ops}, func(*sessiondir.Folder) resource.Result { return resource.Result{} })
 	if _, err := os.Lstat(s.Dir); err != nil {
@@ -399,9 +399,9 @@ func TestWorkersThatAreRefused(t *testing.T) {
 		t.Errorf("%d creations", n)
 	}
 	for says, f := range map[string]dockerengine.Facts{
-		"Docker Desktop": {OS: "linux", Arch: "amd64", System: desktop}, "maps users": {OS: "linux", Arch: w.engine.Facts().Arch, Rootless: true}, "carries no supervisor": {OS: "linux", Arch: "riscv"},
+		"Docker Desktop": {OS: "linux", Arch: "amd64", System: dockerDesktopOS}, "maps users": {OS: "linux", Arch: w.engine.Facts().Arch, Rootless: true}, "carries no supervisor": {OS: "linux", Arch: "riscv"},
 	} {
-		if err := fits(f); err == nil || !strings.Contains(err.Error(), says) {
+		if err := checkEngine(f); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", says, err)
 		}
 	}

@@ -31,35 +31,35 @@ func (p *Provider) List(ctx context.Context, in resource.Intent) ([]resource.Sum
 			return nil, err
 		}
 		left, err := e.List(ctx, map[string]string{client.LabelOwner: "", owned.LabelSandbox: ""})
-		return union(nil, left), err
+		return mergeListings(nil, left), err
 	}
-	s, err := read(in)
+	s, err := readSpec(in)
 	if err != nil {
 		return nil, err
 	}
-	l, err := p.reach(ctx, in, s)
+	l, err := p.locate(ctx, in, s)
 	if err != nil {
 		return nil, err
 	}
-	there, left, err := l.all(ctx)
-	return union(there, left), err
+	there, left, err := l.listOwned(ctx)
+	return mergeListings(there, left), err
 }
 
-// all lists what carries the owner's label, at the gateway and then on the engine: what is on its way from one to the other is
+// listOwned lists what carries the owner's label, at the gateway and then on the engine: what is on its way from one to the other is
 // seen.
-func (l look) all(ctx context.Context) ([]*wire.Sandbox, []container.Summary, error) {
+func (l location) listOwned(ctx context.Context) ([]*wire.Sandbox, []container.Summary, error) {
 	there, err := l.g.List(ctx, map[string]string{client.LabelOwner: l.in.Owner})
 	if err != nil {
 		return nil, nil, err
 	}
 	left, err := l.e.List(ctx, map[string]string{client.LabelOwner: l.in.Owner, owned.LabelSandbox: ""})
 	if err == nil {
-		err = l.same(ctx)
+		err = l.requireSameEngine(ctx)
 	}
 	return there, left, err
 }
 
-func union(there []*wire.Sandbox, left []container.Summary) []resource.Summary {
+func mergeListings(there []*wire.Sandbox, left []container.Summary) []resource.Summary {
 	out := make([]resource.Summary, 0, len(there)+len(left))
 	known := map[string]bool{}
 	for _, sb := range there {
@@ -67,7 +67,7 @@ func union(there []*wire.Sandbox, left []container.Summary) []resource.Summary {
 		known[m.GetId()] = true
 		out = append(out, resource.Summary{
 			Resource: m.GetId(), Name: m.GetName(), Owner: m.GetLabels()[client.LabelOwner], Claim: m.GetLabels()[client.LabelClaim],
-			Image: sb.GetSpec().GetTemplate().GetImage(), Created: created(sb),
+			Image: sb.GetSpec().GetTemplate().GetImage(), Created: createdAt(sb),
 		})
 	}
 	for _, c := range left {
@@ -89,11 +89,11 @@ func (*Provider) ListCommand() string {
 	return owned.ListCommand + " --filter label=" + owned.LabelSandbox
 }
 
-// atOnce is how many sandboxes a gateway ends at a time: eight took it 0.6 s, and one 0.2 s.
-const atOnce = 8
+// maxParallelDeletes is how many sandboxes a gateway ends at a time: eight took it 0.6 s, and one 0.2 s.
+const maxParallelDeletes = 8
 
-// sweep ends many sandboxes of one gateway.
-type sweep struct {
+// bulkDelete ends many sandboxes of one gateway.
+type bulkDelete struct {
 	p        *Provider
 	intents  []resource.Intent
 	out      []resource.Deletion
@@ -106,10 +106,10 @@ type sweep struct {
 // DeleteAll deletes sandboxes, eight at a time or more, and looks for all of them together until none is left. Of each that is
 // gone, and of which the engine has no container, the directory is removed.
 func (p *Provider) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, parallel int) []resource.Deletion {
-	w := &sweep{p: p, intents: list, out: make([]resource.Deletion, len(list)), specs: make([]spec, len(list)), parallel: max(parallel, atOnce)}
+	w := &bulkDelete{p: p, intents: list, out: make([]resource.Deletion, len(list)), specs: make([]spec, len(list)), parallel: max(parallel, maxParallelDeletes)}
 	for i, in := range list {
 		var err error
-		if w.specs[i], err = read(in); err == nil && in.Resource == "" {
+		if w.specs[i], err = readSpec(in); err == nil && in.Resource == "" {
 			err = errors.New("no id of its sandbox is recorded")
 		}
 		w.out[i].Observation.Err = err
@@ -120,20 +120,20 @@ func (p *Provider) DeleteAll(ctx context.Context, list []resource.Intent, there 
 	}
 	var err error
 	if w.g, err = p.gateway(ctx, list[first], w.specs[first]); err != nil {
-		return owned.Unreached(len(list), err)
+		return owned.UnreachableResults(len(list), err)
 	}
 	named := map[string]bool{}
 	for _, f := range there {
 		named[f.Resource] = true
 	}
 	finish := context.WithoutCancel(ctx) // what was asked for is observed
-	rows, err := w.rows(finish)          // deletions go by name: whose they are is looked at right before
+	rows, err := w.listRows(finish)      // deletions go by name: whose they are is looked at right before
 	if err != nil {
-		return owned.Unreached(len(list), err)
+		return owned.UnreachableResults(len(list), err)
 	}
-	w.side(func(i int) {
+	w.forEachParallel(func(i int) {
 		if sb := rows[list[i].Resource]; sb != nil && named[list[i].Resource] {
-			w.out[i].Result = w.ask(ctx, finish, i, sb)
+			w.out[i].Result = w.requestDelete(ctx, finish, i, sb)
 		} else {
 			w.out[i].Result.Outcome = resource.Done
 		}
@@ -142,8 +142,8 @@ func (p *Provider) DeleteAll(ctx context.Context, list []resource.Intent, there 
 	return w.out
 }
 
-// side does something with each of the intents, a few at a time.
-func (w *sweep) side(do func(i int)) {
+// forEachParallel does something with each of the intents, a few at a time.
+func (w *bulkDelete) forEachParallel(do func(i int)) {
 	var g errgroup.Group
 	g.SetLimit(w.parallel)
 	for i := range w.intents {
@@ -154,22 +154,22 @@ func (w *sweep) side(do func(i int)) {
 	_ = g.Wait()
 }
 
-// ask asks for the end of one sandbox, if it is ours by its labels, too.
-func (w *sweep) ask(ctx, finish context.Context, i int, sb *wire.Sandbox) resource.Result {
+// requestDelete asks for the end of one sandbox, if it is ours by its labels, too.
+func (w *bulkDelete) requestDelete(ctx, finish context.Context, i int, sb *wire.Sandbox) resource.Result {
 	in := w.intents[i]
-	switch why := foreign(sb, in); {
+	switch why := whyNotOwned(sb, in); {
 	case ctx.Err() != nil:
 		return resource.Result{Err: context.Cause(ctx)}
 	case why != "":
 		return resource.Result{Outcome: resource.NotDone, Err: failure.New(failure.AlreadyExists, "the sandbox %s is not laufwerk's any more, and was not touched: %s", in.Resource, why)}
-	case deleting(sb):
+	case isDeleting(sb):
 		return resource.Result{Outcome: resource.Done}
 	case sb.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING: // its container may be on the way
-		l, err := w.p.reach(finish, in, w.specs[i])
+		l, err := w.p.locate(finish, in, w.specs[i])
 		if err != nil {
 			return resource.Result{Err: err}
 		}
-		return l.end(finish)
+		return l.deleteAndWait(finish)
 	case int(w.mute.Load()) >= w.parallel:
 		return resource.Result{Err: failure.New(failure.NotReady, "the gateway was not asked for the sandbox's end: it did not answer before")}
 	}
@@ -179,45 +179,45 @@ func (w *sweep) ask(ctx, finish context.Context, i int, sb *wire.Sandbox) resour
 	} else {
 		w.mute.Store(0)
 	}
-	return resource.Result{Outcome: done, Resource: in.Resource, Err: err, Evidence: w.p.saw("deleting %s: %s", in.Resource, done)}
+	return resource.Result{Outcome: done, Resource: in.Resource, Err: err, Evidence: w.p.evidence("deleting %s: %s", in.Resource, done)}
 }
 
 // observe looks until the gateway lists none of them any more, or only rows that it does not get further with.
-func (w *sweep) observe(ctx context.Context) {
-	rows, err := w.listed(ctx)
+func (w *bulkDelete) observe(ctx context.Context) {
+	rows, err := w.awaitUnlisted(ctx)
 	if err != nil {
 		for i := range w.out {
 			if w.out[i].Observation.Err == nil {
-				w.out[i].Observation = resource.Observation{Err: err, Evidence: w.p.saw("nothing could be learned: %v", err)}
+				w.out[i].Observation = resource.Observation{Err: err, Evidence: w.p.evidence("nothing could be learned: %v", err)}
 			}
 		}
 		return
 	}
-	sights := w.engines(ctx)
-	w.side(func(i int) {
+	sights := w.listEngines(ctx)
+	w.forEachParallel(func(i int) {
 		in, s := w.intents[i], w.specs[i]
 		sight := sights[s.Engine]
-		l := look{p: w.p, in: in, s: s, g: w.g, e: sight.engine}
-		f := seen{presence: resource.Absent, evidence: w.p.saw("the %s lists no sandbox with the id %s", in.Endpoint, in.Resource)}
+		l := location{p: w.p, in: in, s: s, g: w.g, e: sight.engine}
+		f := sighting{presence: resource.Absent, evidence: w.p.evidence("the %s lists no sandbox with the id %s", in.Endpoint, in.Resource)}
 		if sb := rows[in.Resource]; sb != nil {
-			f = seen{presence: resource.Present, sandbox: sb, evidence: w.p.saw("the %s lists the sandbox %s, %s", in.Endpoint, in.Resource, phase(sb))}
+			f = sighting{presence: resource.Present, sandbox: sb, evidence: w.p.evidence("the %s lists the sandbox %s, %s", in.Endpoint, in.Resource, phaseName(sb))}
 		}
 		out := &w.out[i]
-		if f.presence == resource.Present && !deleting(f.sandbox) {
+		if f.presence == resource.Present && !isDeleting(f.sandbox) {
 			out.Observation = resource.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence}
 			return
 		}
-		ours, others := l.apart(sight.there)
+		ours, others := l.splitContainers(sight.there)
 		err := sight.err
 		if len(ours) > 0 { // the gateway has left it, or does not go on with its end
-			r := l.clear(ctx)
+			r := l.removeLeftContainers(ctx)
 			if out.Result.Evidence = append(out.Result.Evidence, r.Evidence...); r.Outcome != resource.Done {
 				out.Observation = resource.Observation{Presence: resource.Present, Resource: in.Resource, Err: r.Err}
 				return
 			}
 			ours, others, err = l.containers(ctx)
 		}
-		out.Observation = l.together(f, ours, others, err)
+		out.Observation = l.combine(f, ours, others, err)
 		if p := out.Observation.Presence; p == resource.Absent || p == resource.Residue {
 			at := w.p.directory(in, s)
 			out.Result = at.Clear(ctx, out.Result)
@@ -226,15 +226,15 @@ func (w *sweep) observe(ctx context.Context) {
 	})
 }
 
-// listed are the intents' sandboxes that the gateway lists still when none of them has gone for a while, or as soon as none is left.
-func (w *sweep) listed(ctx context.Context) (map[string]*wire.Sandbox, error) {
+// awaitUnlisted are the intents' sandboxes that the gateway lists still when none of them has gone for a while, or as soon as none is left.
+func (w *bulkDelete) awaitUnlisted(ctx context.Context) (map[string]*wire.Sandbox, error) {
 	wanted := map[string]bool{}
 	for i, in := range w.intents {
 		wanted[in.Resource] = w.out[i].Result.Outcome == resource.Done
 	}
 	since, least := w.p.c.Now(), len(w.intents)
-	for pause := w.p.pauses(); ; {
-		rows, err := w.rows(ctx)
+	for pause := w.p.newBackoff(); ; {
+		rows, err := w.listRows(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -256,8 +256,8 @@ func (w *sweep) listed(ctx context.Context) (map[string]*wire.Sandbox, error) {
 	}
 }
 
-// rows are the store's sandboxes that the gateway lists, by id.
-func (w *sweep) rows(ctx context.Context) (map[string]*wire.Sandbox, error) {
+// listRows are the store's sandboxes that the gateway lists, by id.
+func (w *bulkDelete) listRows(ctx context.Context) (map[string]*wire.Sandbox, error) {
 	all, err := w.g.List(ctx, map[string]string{client.LabelOwner: w.intents[0].Owner})
 	out := make(map[string]*wire.Sandbox, len(all))
 	for _, sb := range all {
@@ -266,31 +266,31 @@ func (w *sweep) rows(ctx context.Context) (map[string]*wire.Sandbox, error) {
 	return out, err
 }
 
-// sight is what an engine has of the store's sandboxes.
-type sight struct {
+// engineListing is what an engine has of the store's sandboxes.
+type engineListing struct {
 	engine *dockerengine.Engine
 	there  []container.Summary
 	err    error
 }
 
-// engines looks at each engine that intents name.
-func (w *sweep) engines(ctx context.Context) map[string]*sight {
-	out := map[string]*sight{}
+// listEngines looks at each engine that intents name.
+func (w *bulkDelete) listEngines(ctx context.Context) map[string]*engineListing {
+	out := map[string]*engineListing{}
 	var once sync.Mutex
-	w.side(func(i int) {
+	w.forEachParallel(func(i int) {
 		s := w.specs[i]
 		once.Lock()
 		defer once.Unlock()
 		if out[s.Engine] != nil {
 			return
 		}
-		one := &sight{}
+		one := &engineListing{}
 		out[s.Engine] = one
 		if one.engine, one.err = w.p.engine(ctx, s); one.err != nil {
 			return
 		}
 		if one.there, one.err = one.engine.List(ctx, map[string]string{client.LabelOwner: w.intents[i].Owner, owned.LabelSandbox: ""}); one.err == nil {
-			one.err = look{p: w.p, s: s, e: one.engine}.same(ctx)
+			one.err = location{p: w.p, s: s, e: one.engine}.requireSameEngine(ctx)
 		}
 	})
 	return out

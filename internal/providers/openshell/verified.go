@@ -19,14 +19,14 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// verified compares a sandbox that is READY with its intent, whose resource is recorded: what the gateway has, what policy it
+// verifySandbox compares a sandbox that is READY with its intent, whose resource is recorded: what the gateway has, what policy it
 // enforces, and what its container is on the recorded engine. That the container is there proves that gateway and worker have
 // the same engine, and with it the same host. A difference is an *unusable; other errors are of looks that told nothing.
-func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockerengine.Engine, in resource.Intent, s spec, sb *wire.Sandbox) error {
+func (p *Provider) verifySandbox(ctx context.Context, g *client.Gateway, e *dockerengine.Engine, in resource.Intent, s spec, sb *wire.Sandbox) error {
 	different := func(format string, args ...any) error {
-		return &unusable{failure.New(failure.NotReady, "the sandbox %s is not what was asked for: %s", client.Name(in.Claim), fmt.Sprintf(format, args...))}
+		return &unusableError{failure.New(failure.NotReady, "the sandbox %s is not what was asked for: %s", client.Name(in.Claim), fmt.Sprintf(format, args...))}
 	}
-	if why := differs(sb, in, s); why != "" {
+	if why := difference(sb, in, s); why != "" {
 		return different("%s", why)
 	}
 	var source wire.PolicySource
@@ -34,19 +34,19 @@ func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockereng
 	var looks errgroup.Group
 	looks.Go(func() (err error) { source, err = g.PolicySource(ctx, in.Resource); return err })
 	looks.Go(func() (err error) {
-		ours, others, err = look{p: p, in: in, s: s, g: g, e: e}.containers(ctx)
+		ours, others, err = location{p: p, in: in, s: s, g: g, e: e}.containers(ctx)
 		return err
 	})
 	if err := looks.Wait(); err != nil {
 		return err
 	}
 	if source != wire.PolicySource_POLICY_SOURCE_SANDBOX {
-		return &unusable{failure.New(failure.Unsupported, "the gateway %q has a policy of its own, which replaces that of every sandbox, the target's included", s.Gateway).
+		return &unusableError{failure.New(failure.Unsupported, "the gateway %q has a policy of its own, which replaces that of every sandbox, the target's included", s.Gateway).
 			WithHint("openshell policy get --global --gateway %s   # it has to be deleted for this target", failure.Quote(s.Gateway))}
 	}
 	switch {
 	case len(ours)+len(others) == 0:
-		return &unusable{failure.New(failure.NotReady, "the sandbox runs, and the %s has no container of it: the gateway %q works with another engine, or on another host", s.Engine, s.Gateway).
+		return &unusableError{failure.New(failure.NotReady, "the sandbox runs, and the %s has no container of it: the gateway %q works with another engine, or on another host", s.Engine, s.Gateway).
 			WithHint("export LAUFWERK_DOCKER_HOST=unix:///…   # the socket of the gateway's engine")}
 	case len(ours) == 0:
 		return different("its container %s was made from the image %s, or does not have its labels", others[0].ID, others[0].ImageID)
@@ -64,16 +64,16 @@ func (p *Provider) verified(ctx context.Context, g *client.Gateway, e *dockereng
 	return nil
 }
 
-// differs says in which point what the gateway has of a sandbox is not what was asked for, "" if in none. A policy's read-only
+// difference says in which point what the gateway has of a sandbox is not what was asked for, "" if in none. A policy's read-only
 // paths may be more: the gateway adds some that its own programs need.
-func differs(sb *wire.Sandbox, in resource.Intent, s spec) string {
+func difference(sb *wire.Sandbox, in resource.Intent, s spec) string {
 	want, got := s.policy(), sb.GetSpec().GetPolicy()
 	labels := sb.GetMetadata().GetLabels()
 	template := sb.GetSpec().GetTemplate()
 	points := []struct{ what, got, want string }{
 		{"its id", sb.GetMetadata().GetId(), in.Resource},
 		{"its name", sb.GetMetadata().GetName(), client.Name(in.Claim)},
-		{"its phase", phase(sb), "READY"},
+		{"its phase", phaseName(sb), "READY"},
 		{"its image", template.GetImage(), s.Image},
 		{"its user", got.GetProcess().GetRunAsUser(), want.GetProcess().GetRunAsUser()},
 		{"its group", got.GetProcess().GetRunAsGroup(), want.GetProcess().GetRunAsGroup()},
@@ -93,7 +93,7 @@ func differs(sb *wire.Sandbox, in resource.Intent, s spec) string {
 		switch there := got.GetNetworkPolicies()[name]; {
 		case there == nil:
 			return fmt.Sprintf("it has no network rule %q", name)
-		case !slices.Equal(reach(there), reach(rule)):
+		case !slices.Equal(ruleReach(there), ruleReach(rule)):
 			return fmt.Sprintf("its network rule %q does not permit what was asked for", name)
 		}
 	}
@@ -108,9 +108,9 @@ func differs(sb *wire.Sandbox, in resource.Intent, s spec) string {
 	return ""
 }
 
-// reach is where a network rule lets which programs, and what holds there. In which order a gateway keeps that, and whether a port
+// ruleReach is where a network rule lets which programs, and what holds there. In which order a gateway keeps that, and whether a port
 // stands alone or in a list, is its own affair.
-func reach(rule *wire.NetworkPolicyRule) []string {
+func ruleReach(rule *wire.NetworkPolicyRule) []string {
 	var out []string
 	for _, e := range rule.GetEndpoints() {
 		ports := slices.DeleteFunc(append(slices.Clone(e.GetPorts()), e.GetPort()), func(n uint32) bool { return n == 0 })

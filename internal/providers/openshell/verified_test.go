@@ -69,7 +69,7 @@ func TestWhatAGatewayHasOfASandboxIsCompared(t *testing.T) {
 	} {
 		sb := is()
 		change(sb)
-		if why := differs(sb, in, s); why != "" {
+		if why := difference(sb, in, s); why != "" {
 			t.Errorf("%s: %s", name, why)
 		}
 	}
@@ -97,7 +97,7 @@ func TestWhatAGatewayHasOfASandboxIsCompared(t *testing.T) {
 	} {
 		sb := is()
 		change(sb)
-		if why := differs(sb, in, s); !strings.HasPrefix(why, says) {
+		if why := difference(sb, in, s); !strings.HasPrefix(why, says) {
 			t.Errorf("%q instead of %q", why, says)
 		}
 	}
@@ -122,7 +122,7 @@ func TestWhatAGatewayHasOfASandboxIsCompared(t *testing.T) {
 	} {
 		sb := is()
 		change(sb)
-		if why := differs(sb, in, s); !strings.Contains(why, "does not permit what was asked for") {
+		if why := difference(sb, in, s); !strings.Contains(why, "does not permit what was asked for") {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
@@ -204,7 +204,7 @@ func TestASandboxOnAnotherHostIsNotEntered(t *testing.T) {
 	k := w.worker()
 	in := w.made(k, w.intent())
 	k.Provider.w.ready = 100 * time.Millisecond
-	proof := filepath.Join(w.sessionDir(in), "ops", ready)
+	proof := filepath.Join(w.sessionDir(in), "ops", readyFile)
 	for _, c := range []struct{ proof, says string }{
 		{"", "is not seen on this host: the gateway \"here\" seems to be on another one"},
 		{"another", "is not seen on this host"},
@@ -247,12 +247,12 @@ func TestContainersThatOnlyCarryLabels(t *testing.T) {
 		"without an id":             {"", container.Summary{ImageID: "i", Created: now.Unix(), Labels: labels("id", "o", "c")}, 1, 0},
 		"without an id, and before": {"", container.Summary{ImageID: "i", Created: now.Add(-time.Hour).Unix(), Labels: labels("id", "o", "c")}, 0, 1},
 	} {
-		l := look{p: p, in: resource.Intent{Claim: "c", Owner: "o", Resource: c.resource, At: now}, s: spec{Image: "i", Engine: "engine"}}
-		ours, others := l.apart([]container.Summary{c.one})
+		l := location{p: p, in: resource.Intent{Claim: "c", Owner: "o", Resource: c.resource, At: now}, s: spec{Image: "i", Engine: "engine"}}
+		ours, others := l.splitContainers([]container.Summary{c.one})
 		if len(ours) != c.ours || len(others) != c.others {
 			t.Errorf("%s: %d ours, %d others", name, len(ours), len(others))
 		}
-		o := l.together(seen{presence: resource.Absent}, ours, others, nil)
+		o := l.combine(sighting{presence: resource.Absent}, ours, others, nil)
 		want := map[bool]resource.Presence{true: resource.Present, false: resource.Absent}[c.ours > 0]
 		if c.others > 0 {
 			want = resource.Unobserved
@@ -261,7 +261,7 @@ func TestContainersThatOnlyCarryLabels(t *testing.T) {
 			t.Errorf("%s: %v %v", name, o.Presence, o.Err)
 		}
 	}
-	if o := (look{p: p}).together(seen{presence: resource.Absent}, nil, nil, context.DeadlineExceeded); o.Presence != resource.Unobserved || o.Err == nil {
+	if o := (location{p: p}).combine(sighting{presence: resource.Absent}, nil, nil, context.DeadlineExceeded); o.Presence != resource.Unobserved || o.Err == nil {
 		t.Errorf("an engine that does not answer: %v %v", o.Presence, o.Err)
 	}
 }

@@ -103,7 +103,7 @@ func (w *world) worker(change ...func(c *Config)) *worker {
 	}
 	k.Provider = New(c)
 	k.Provider.landlock = func() (int, error) { return 4, nil }
-	k.Provider.w = waits{ready: 10 * time.Second, absent: 2 * time.Second, settle: 100 * time.Millisecond, landing: time.Second, stuck: 50 * time.Millisecond, pause: time.Millisecond}
+	k.Provider.w = waitLimits{ready: 10 * time.Second, absent: 2 * time.Second, settle: 100 * time.Millisecond, landing: time.Second, stuck: 50 * time.Millisecond, pause: time.Millisecond}
 	w.t.Cleanup(k.leave)
 	return k
 }
@@ -153,7 +153,7 @@ func (w *world) intent(change ...func(s *spec)) resource.Intent {
 
 func (w *world) sessionDir(in resource.Intent) string {
 	w.t.Helper()
-	s, err := read(in)
+	s, err := readSpec(in)
 	must(w.t, err)
 	return s.Dir
 }
@@ -202,7 +202,7 @@ func (w *world) ended(k *worker, in resource.Intent) {
 // stranger makes a sandbox of a claim's name.
 func (w *world) stranger(in resource.Intent, change func(r *wire.CreateSandboxRequest)) *wire.Sandbox {
 	w.t.Helper()
-	s, err := read(in)
+	s, err := readSpec(in)
 	must(w.t, err)
 	r, err := s.request(in)
 	must(w.t, err)
@@ -215,7 +215,7 @@ func (w *world) stranger(in resource.Intent, change func(r *wire.CreateSandboxRe
 	var sb *wire.Sandbox
 	eventually(w.t, "the stranger's sandbox is ready", func() bool {
 		sb, _, _ = g.Get(bounded(w.t), r.GetName())
-		return phase(sb) == "READY"
+		return phaseName(sb) == "READY"
 	})
 	return sb
 }

@@ -41,7 +41,7 @@ func (t Tree) ReadFile(name string) ([]byte, error) {
 	}
 	b, _, err := root.ReadFile(rel, providers.MaxFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, refused(name, err)
+		return nil, refusedError(name, err)
 	}
 	return b, err
 }
@@ -64,7 +64,7 @@ func (t Tree) WriteFile(name string, data []byte) error {
 		return err
 	}
 	defer root.Close()
-	return refused(name, t.write(root, rel, data))
+	return refusedError(name, t.write(root, rel, data))
 }
 
 func (t Tree) write(root *safefs.Root, rel string, data []byte) error {
@@ -85,7 +85,7 @@ func (t Tree) write(root *safefs.Root, rel string, data []byte) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	return put(root, rel, rel+newSuffix, mode, data, t.User)
+	return putFile(root, rel, rel+newSuffix, mode, data, t.User)
 }
 
 // mkdir makes a directory unless there is one.
@@ -100,8 +100,8 @@ func mkdir(root *safefs.Root, rel string, mode uint32, user *User) error {
 	return err
 }
 
-// put makes a file under the name tmp and then lets it take the place of whatever has its name.
-func put(root *safefs.Root, rel, tmp string, mode uint32, data []byte, user *User) error {
+// putFile makes a file under the name tmp and then lets it take the place of whatever has its name.
+func putFile(root *safefs.Root, rel, tmp string, mode uint32, data []byte, user *User) error {
 	if err := root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -148,7 +148,7 @@ func (t Tree) open() (*safefs.Root, error) {
 	return root, nil
 }
 
-func refused(name string, err error) error {
+func refusedError(name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -158,16 +158,16 @@ func refused(name string, err error) error {
 // ProgramHome is the private home of a program, as a path below the session's directory.
 func ProgramHome(program string) string { return Home + "/" + program }
 
-// Place puts a file into a program's home. Nothing there is followed, and what has the file's name is replaced.
-func Place(dir, program string, f agent.File, user *User) error {
-	return inHome(dir, program, f.Path, user, func(root *safefs.Root, name, tmp string) error {
-		return put(root, name, tmp, uint32(f.Mode.Perm()), f.Content, user)
+// PutFile puts a file into a program's home. Nothing there is followed, and what has the file's name is replaced.
+func PutFile(dir, program string, f agent.File, user *User) error {
+	return withHomeFile(dir, program, f.Path, user, func(root *safefs.Root, name, tmp string) error {
+		return putFile(root, name, tmp, uint32(f.Mode.Perm()), f.Content, user)
 	})
 }
 
-// PlaceLink puts a symbolic link into a program's home, in place of whatever has its name.
-func PlaceLink(dir, program, name, target string, user *User) error {
-	return inHome(dir, program, name, user, func(root *safefs.Root, name, tmp string) error {
+// PutSymlink puts a symbolic link into a program's home, in place of whatever has its name.
+func PutSymlink(dir, program, name, target string, user *User) error {
+	return withHomeFile(dir, program, name, user, func(root *safefs.Root, name, tmp string) error {
 		if err := root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -183,7 +183,7 @@ func PlaceLink(dir, program, name, target string, user *User) error {
 	})
 }
 
-func inHome(dir, program, file string, user *User, do func(root *safefs.Root, name, tmp string) error) error {
+func withHomeFile(dir, program, file string, user *User, do func(root *safefs.Root, name, tmp string) error) error {
 	if !safefs.Valid(file) {
 		return failure.New(failure.Internal, "%q is no path in a home", file)
 	}

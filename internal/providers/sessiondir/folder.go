@@ -34,8 +34,8 @@ const (
 )
 
 const (
-	making = ".making"
-	ending = ".ending"
+	makingSuffix = ".making"
+	endingSuffix = ".ending"
 )
 
 // maxIdentity bounds what is read of an identity, in bytes.
@@ -75,8 +75,8 @@ func Open(dir string, id Identity) (*Folder, error) {
 	return &Folder{dir: dir, name: filepath.Base(dir), id: id, parent: parent}, nil
 }
 
-// OpenMade is Open that makes the parent first.
-func OpenMade(dir string, id Identity) (*Folder, error) {
+// OpenOrCreateParent is Open that makes the parent first.
+func OpenOrCreateParent(dir string, id Identity) (*Folder, error) {
 	if err := files.MkdirAll(filepath.Dir(dir)); err != nil {
 		return nil, err
 	}
@@ -90,14 +90,14 @@ func (f *Folder) Close() {
 	}
 }
 
-// Whose says what is there: our directory, a stranger's (the error says why), or nothing. What an interrupted making or
+// Identify says what is there: our directory, a stranger's (the error says why), or nothing. What an interrupted making or
 // ending has left is Unobserved.
-func (f *Folder) Whose() (resource.Presence, error) {
-	presence, err := f.whose(f.name)
+func (f *Folder) Identify() (resource.Presence, error) {
+	presence, err := f.identify(f.name)
 	if presence != resource.Absent {
 		return presence, err
 	}
-	for _, suffix := range []string{making, ending} {
+	for _, suffix := range []string{makingSuffix, endingSuffix} {
 		if _, err := f.parent.Lstat(f.name + suffix); err == nil {
 			return resource.Unobserved, fmt.Errorf("%s%s is still there", f.dir, suffix)
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +107,7 @@ func (f *Folder) Whose() (resource.Presence, error) {
 	return resource.Absent, nil
 }
 
-func (f *Folder) whose(name string) (resource.Presence, error) {
+func (f *Folder) identify(name string) (resource.Presence, error) {
 	info, err := f.parent.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return resource.Absent, nil
@@ -139,7 +139,7 @@ func (f *Folder) whose(name string) (resource.Presence, error) {
 // Make makes the directory, or finds it whole; found tells which. What is in it for others to write belongs to user, nil is
 // the worker. A stranger's is AlreadyExists. After an error whose failure is not OutcomeUnknown it is not there.
 func (f *Folder) Make(ctx context.Context, user *User, within ...string) (found bool, err error) {
-	switch presence, err := f.whose(f.name); presence {
+	switch presence, err := f.identify(f.name); presence {
 	case resource.Present:
 		return true, nil
 	case resource.NotOurs:
@@ -149,7 +149,7 @@ func (f *Folder) Make(ctx context.Context, user *User, within ...string) (found 
 	}
 	if err := f.make(ctx, user, within); err != nil {
 		// It may be there, and only its durability not be certain; or the half of it.
-		if presence, _ := f.whose(f.name); presence != resource.Absent || f.remove(ctx, making) != nil {
+		if presence, _ := f.identify(f.name); presence != resource.Absent || f.remove(ctx, makingSuffix) != nil {
 			return false, failure.Wrap(err, failure.OutcomeUnknown, "make the session's directory")
 		}
 		return false, fmt.Errorf("make the session's directory: %w", err)
@@ -158,8 +158,8 @@ func (f *Folder) Make(ctx context.Context, user *User, within ...string) (found 
 }
 
 func (f *Folder) make(ctx context.Context, user *User, within []string) error {
-	tmp := f.name + making
-	if err := f.remove(ctx, making); err != nil {
+	tmp := f.name + makingSuffix
+	if err := f.remove(ctx, makingSuffix); err != nil {
 		return err
 	}
 	crash.Point("sessiondir/before-mkdir")
@@ -217,22 +217,22 @@ func (f *Folder) rename(from, to string) error {
 // Remove removes the directory and everything in it, and what an interrupted making or ending has left. What has our name
 // and is not ours is AlreadyExists; what cannot be removed is named.
 func (f *Folder) Remove(ctx context.Context) error {
-	switch presence, err := f.whose(f.name); presence {
+	switch presence, err := f.identify(f.name); presence {
 	case resource.NotOurs:
 		return failure.New(failure.AlreadyExists, "%v, and is left alone", err).WithPaths(f.dir)
 	case resource.Unobserved:
 		return err
 	case resource.Present:
-		if err := f.remove(ctx, ending); err != nil {
+		if err := f.remove(ctx, endingSuffix); err != nil {
 			return err
 		}
 		crash.Point("sessiondir/before-ending")
-		if err := f.rename(f.name, f.name+ending); err != nil && !errors.Is(err, fs.ErrNotExist) { // somebody else ends it, too
+		if err := f.rename(f.name, f.name+endingSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // somebody else ends it, too
 			return err
 		}
 		crash.Point("sessiondir/after-ending")
 	}
-	for _, suffix := range []string{making, ending} {
+	for _, suffix := range []string{makingSuffix, endingSuffix} {
 		if err := f.remove(ctx, suffix); err != nil {
 			return err
 		}
@@ -241,8 +241,8 @@ func (f *Folder) Remove(ctx context.Context) error {
 	return f.parent.SyncDir(".")
 }
 
-// Note leaves a note of this name in the directory, where nobody but the worker reaches it. It is durable then.
-func (f *Folder) Note(name string) error {
+// WriteNote leaves a note of this name in the directory, where nobody but the worker reaches it. It is durable then.
+func (f *Folder) WriteNote(name string) error {
 	file, err := f.parent.Create(f.name+"/"+name, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -257,9 +257,9 @@ func (f *Folder) Note(name string) error {
 	return f.parent.SyncDir(f.name)
 }
 
-// Noted says whether a note was left. Where there is no directory of ours, none was.
-func (f *Folder) Noted(name string) (bool, error) {
-	presence, err := f.whose(f.name)
+// HasNote says whether a note was left. Where there is no directory of ours, none was.
+func (f *Folder) HasNote(name string) (bool, error) {
+	presence, err := f.identify(f.name)
 	if presence == resource.Absent || presence == resource.NotOurs {
 		return false, nil
 	}
@@ -292,8 +292,8 @@ func MakeOperation(dir, name string, user *User) error {
 	return mkdir(root, Ops+"/"+name, 0o700, user)
 }
 
-// OpenUp gives the directories that others work in the permissions that they were made with.
-func OpenUp(dir string) error {
+// RestorePermissions gives the directories that others work in the permissions that they were made with.
+func RestorePermissions(dir string) error {
 	root, err := safefs.OpenRoot(dir)
 	if err != nil {
 		return err

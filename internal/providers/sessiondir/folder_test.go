@@ -19,7 +19,7 @@ func TestRemovedByTwoAtOnce(t *testing.T) {
 		dir, id := filepath.Join(base, fmt.Sprint(i)), Identity{Claim: "c", Name: "n", Owner: "o", Mark: "m"}
 		var folders [2]*Folder
 		for j := range folders {
-			f, err := OpenMade(dir, id)
+			f, err := OpenOrCreateParent(dir, id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,7 @@ func TestRemovedByTwoAtOnce(t *testing.T) {
 		if err := errors.Join(errs[:]...); err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
-		if presence, err := folders[0].Whose(); presence != resource.Absent {
+		if presence, err := folders[0].Identify(); presence != resource.Absent {
 			t.Fatalf("%d: %v %v", i, presence, err)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// launches has an empty file for each attempt whose supervisor has said that it runs. It is never inside a sandbox: what is in
+// launchesDir has an empty file for each attempt whose supervisor has said that it runs. It is never inside a sandbox: what is in
 // there is true, and so are the times.
-const launches = "launches"
+const launchesDir = "launches"
 
 // NoteLaunch leaves behind that a first attempt may run from now on.
 func NoteLaunch(dir string) error {
@@ -19,7 +19,7 @@ func NoteLaunch(dir string) error {
 		return err
 	}
 	defer root.Close()
-	if err := root.Mkdir(launches, 0o700); !errors.Is(err, fs.ErrExist) {
+	if err := root.Mkdir(launchesDir, 0o700); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
@@ -35,7 +35,7 @@ func NoteLaunched(dir, name string) error {
 		return err
 	}
 	defer root.Close()
-	f, err := root.Create(launches+"/"+name, 0o600)
+	f, err := root.Create(launchesDir+"/"+name, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -45,25 +45,25 @@ func NoteLaunched(dir, name string) error {
 	return f.Close()
 }
 
-// AnyLaunched says whether NoteLaunch was called: something of an agent may have been in the session's sandbox.
-func AnyLaunched(dir string) bool {
+// HasLaunches says whether NoteLaunch was called: something of an agent may have been in the session's sandbox.
+func HasLaunches(dir string) bool {
 	root, err := safefs.OpenRoot(dir)
 	if err != nil {
 		return false
 	}
 	defer root.Close()
-	_, err = root.Lstat(launches)
+	_, err = root.Lstat(launchesDir)
 	return err == nil
 }
 
-// Launched is when an attempt was noted; fs.ErrNotExist where it was not.
-func Launched(dir, name string) (time.Time, error) {
+// LaunchTime is when an attempt was noted; fs.ErrNotExist where it was not.
+func LaunchTime(dir, name string) (time.Time, error) {
 	root, err := safefs.OpenRoot(dir)
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer root.Close()
-	info, err := root.Lstat(launches + "/" + name)
+	info, err := root.Lstat(launchesDir + "/" + name)
 	if err != nil {
 		return time.Time{}, err
 	}

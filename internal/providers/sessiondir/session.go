@@ -23,7 +23,7 @@ type Session struct {
 // Make makes the directory, and then the sandbox by create. Where that certainly made none, nothing is left behind: the claim
 // ends with that answer.
 func (s Session) Make(ctx context.Context, user *User, within []string, create func(*Folder) resource.Result) resource.Result {
-	at, err := OpenMade(s.Dir, s.ID)
+	at, err := OpenOrCreateParent(s.Dir, s.ID)
 	if err != nil {
 		return resource.Result{Outcome: resource.NotDone, Err: fmt.Errorf("make the session's directory: %w", err)}
 	}
@@ -32,18 +32,18 @@ func (s Session) Make(ctx context.Context, user *User, within []string, create f
 		// The sandbox cannot be there: it is asked for only when its directory is. What is left of that goes with the claim.
 		return resource.Result{Err: err}
 	}
-	return s.Unmade(ctx, at, create(at))
+	return s.RemoveUnmade(ctx, at, create(at))
 }
 
-// Unmade removes the directory after an answer that no sandbox was made.
-func (s Session) Unmade(ctx context.Context, at *Folder, r resource.Result) resource.Result {
+// RemoveUnmade removes the directory after an answer that no sandbox was made.
+func (s Session) RemoveUnmade(ctx context.Context, at *Folder, r resource.Result) resource.Result {
 	if r.Outcome != resource.NotDone {
 		return r
 	}
 	if err := at.Remove(context.WithoutCancel(ctx)); err != nil {
 		return resource.Result{Err: errors.Join(r.Err, err), Evidence: r.Evidence}
 	}
-	r.Evidence = append(r.Evidence, s.saw("removed %s", s.Dir)...)
+	r.Evidence = append(r.Evidence, s.evidence("removed %s", s.Dir)...)
 	return r
 }
 
@@ -51,15 +51,15 @@ func (s Session) Unmade(ctx context.Context, at *Folder, r resource.Result) reso
 func (s Session) Observe(o resource.Observation, id string) resource.Observation {
 	at, err := Open(s.Dir, s.ID)
 	if errors.Is(err, fs.ErrNotExist) {
-		o.Evidence = append(o.Evidence, s.saw("%s %s, and directory absent at %s", s.What, o.Presence, s.Dir)...)
+		o.Evidence = append(o.Evidence, s.evidence("%s %s, and directory absent at %s", s.What, o.Presence, s.Dir)...)
 		return o
 	}
 	if err != nil {
 		return resource.Observation{Err: err, Evidence: o.Evidence}
 	}
 	defer at.Close()
-	presence, err := at.Whose()
-	o.Evidence = append(o.Evidence, s.saw("%s %s, and directory %s at %s", s.What, o.Presence, presence, s.Dir)...)
+	presence, err := at.Identify()
+	o.Evidence = append(o.Evidence, s.evidence("%s %s, and directory %s at %s", s.What, o.Presence, presence, s.Dir)...)
 	if presence == resource.NotOurs || presence == resource.Absent { // ours is gone, whoever took its place
 		return resource.Observation{Presence: o.Presence, Resource: id, Evidence: o.Evidence}
 	}
@@ -84,10 +84,10 @@ func (s Session) Clear(ctx context.Context, r resource.Result) resource.Result {
 	case err != nil:
 		return resource.Result{Err: err, Evidence: r.Evidence}
 	}
-	r.Evidence = append(r.Evidence, s.saw("removed %s", s.Dir)...)
+	r.Evidence = append(r.Evidence, s.evidence("removed %s", s.Dir)...)
 	return r
 }
 
-func (s Session) saw(format string, args ...any) []resource.Evidence {
+func (s Session) evidence(format string, args ...any) []resource.Evidence {
 	return resource.Seen(s.Now(), format, args...)
 }

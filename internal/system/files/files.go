@@ -189,9 +189,9 @@ func write(path string, data []byte, publish func(tmp string) error) (err error)
 // Names are the entries of a directory, sorted, temporary files of Write left out; a missing directory has none.
 func Names(dir string) ([]string, error) { return names(dir, false) }
 
-// Unfinished are the temporary files of Write and WriteVolatile in a directory: being written now, or left by a process that was
+// TemporaryFiles are the temporary files of Write and WriteVolatile in a directory: being written now, or left by a process that was
 // killed.
-func Unfinished(dir string) ([]string, error) { return names(dir, true) }
+func TemporaryFiles(dir string) ([]string, error) { return names(dir, true) }
 
 func names(dir string, temporary bool) ([]string, error) {
 	if err := fault.Point("readdir", dir); err != nil {

@@ -19,9 +19,9 @@ func mkdirTemp(dir, pattern string) (string, error) {
 	return os.MkdirTemp(dir, pattern)
 }
 
-// Plant makes a new file in a directory of the user, with missing parents. The modes are those of any file that the user
+// CreateUserFile makes a new file in a directory of the user, with missing parents. The modes are those of any file that the user
 // makes: the umask decides. It fails with fs.ErrExist where something has the name, be it a link that leads nowhere.
-func Plant(path string, data []byte) error {
+func CreateUserFile(path string, data []byte) error {
 	if err := fault.Point("mkdir", filepath.Dir(path)); err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
 
-// Connectable says whether this process may connect to the unix socket at path: nil, or why not. Nothing is connected.
-func Connectable(path string) error {
+// CheckConnectable says whether this process may connect to the unix socket at path: nil, or why not. Nothing is connected.
+func CheckConnectable(path string) error {
 	if err := fault.Point("access", path); err != nil {
 		return err
 	}

@@ -52,8 +52,8 @@ type Lock struct {
 	mode Mode
 }
 
-// ErrHeld says that somebody else holds the lock of a file.
-var ErrHeld = errors.New("it is locked")
+// ErrLocked says that somebody else holds the lock of a file.
+var ErrLocked = errors.New("it is locked")
 
 // Mode of a lock.
 type Mode int
@@ -86,11 +86,11 @@ func Acquire(ctx context.Context, path string, mode Mode, wait time.Duration, co
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if !ok {
-			return nil, held(path, wait)
+			return nil, lockedError(path, wait)
 		}
 	} else if !ok {
 		_ = f.Close()
-		return nil, held(path, 0)
+		return nil, lockedError(path, 0)
 	}
 	l := &Lock{f: f, mode: mode}
 	if mode == Exclusive {
@@ -106,7 +106,7 @@ func Take(f *files.File, command string) (*Lock, error) {
 	self.Process, _ = process.Self()
 	ok, err := tryLock(f, Exclusive)
 	if err == nil && !ok {
-		h, _, _ := Held(f)
+		h, _, _ := QueryFile(f)
 		err = lockedBy(f.Name(), h)
 	}
 	if err != nil {
@@ -118,17 +118,17 @@ func Take(f *files.File, command string) (*Lock, error) {
 	return l, nil
 }
 
-// Hold takes the lock of an open file at once, exclusively; nothing is written into the file. It is held until the file is
+// LockFile takes the lock of an open file at once, exclusively; nothing is written into the file. It is held until the file is
 // closed. ErrHeld says that somebody else has it.
-func Hold(f *files.File) error {
+func LockFile(f *files.File) error {
 	ok, err := tryLock(f, Exclusive)
 	if err == nil && !ok {
-		err = ErrHeld
+		err = ErrLocked
 	}
 	return err
 }
 
-func held(path string, waited time.Duration) error {
+func lockedError(path string, waited time.Duration) error {
 	e := lockedBy(path, Who(path))
 	if waited > 0 {
 		e.Message += fmt.Sprintf("; gave up after %s", waited)
@@ -137,7 +137,7 @@ func held(path string, waited time.Duration) error {
 }
 
 func lockedBy(path string, h Holder) *failure.Error {
-	return failure.New(failure.LockHeld, "%s is locked by %s", path, h).WithField("holder", h)
+	return failure.New(failure.LockBusy, "%s is locked by %s", path, h).WithField("holder", h)
 }
 
 func (l *Lock) describe(h Holder) {
@@ -180,11 +180,11 @@ func Query(path string) (Holder, bool, error) {
 		return Holder{}, false, err
 	}
 	defer f.Close()
-	return Held(f)
+	return QueryFile(f)
 }
 
-// Held is Query of an open file.
-func Held(f *files.File) (Holder, bool, error) {
+// QueryFile is Query of an open file.
+func QueryFile(f *files.File) (Holder, bool, error) {
 	is, err := isLocked(f)
 	if err != nil || !is {
 		return Holder{}, false, err
@@ -202,13 +202,13 @@ func Held(f *files.File) (Holder, bool, error) {
 // processes of this machine. It is the zero Holder where nobody is found.
 func Who(path string) Holder {
 	h, _, _ := Query(path)
-	if h.PID != 0 && (h.Process == process.Identity{} || !over(h.Process)) {
+	if h.PID != 0 && (h.Process == process.Identity{} || !isGone(h.Process)) {
 		return h
 	}
-	return search(path)
+	return findHolder(path)
 }
 
-func over(id process.Identity) bool {
-	l := process.Look(id)
+func isGone(id process.Identity) bool {
+	l := process.Probe(id)
 	return l == process.Dead || l == process.OtherBoot
 }

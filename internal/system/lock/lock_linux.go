@@ -93,9 +93,9 @@ func unlock(f *files.File) error {
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &fl)
 }
 
-// search finds a process that holds a lock on the file, among those that this user may look into: proc_pid_fdinfo(5) lists
+// findHolder finds a process that holds a lock on the file, among those that this user may look into: proc_pid_fdinfo(5) lists
 // the locks that belong to each open file.
-func search(path string) Holder {
+func findHolder(path string) Holder {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return Holder{}
@@ -114,7 +114,7 @@ func search(path string) Holder {
 		if err != nil {
 			continue
 		}
-		id, _ := process.Of(pid)
+		id, _ := process.IdentityOf(pid)
 		return Holder{PID: pid, Command: commandOf(proc), Process: id}
 	}
 	return Holder{}

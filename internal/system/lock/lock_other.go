@@ -12,7 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
-func how(mode Mode) int {
+func lockType(mode Mode) int {
 	if mode == Shared {
 		return unix.LOCK_SH
 	}
@@ -20,7 +20,7 @@ func how(mode Mode) int {
 }
 
 func tryLock(f *files.File, mode Mode) (bool, error) {
-	err := unix.Flock(int(f.Fd()), how(mode)|unix.LOCK_NB)
+	err := unix.Flock(int(f.Fd()), lockType(mode)|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, nil
 	}
@@ -49,8 +49,8 @@ func waitLock(ctx context.Context, f *files.File, mode Mode, wait time.Duration)
 
 func unlock(f *files.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
-// search finds nobody: there is no /proc to look into.
-func search(string) Holder { return Holder{} }
+// findHolder finds nobody: there is no /proc to look into.
+func findHolder(string) Holder { return Holder{} }
 
 // isLocked has no query to ask here: it tries the lock and gives it back at once.
 func isLocked(f *files.File) (bool, error) {

@@ -71,7 +71,7 @@ func TestTheHolderIsNamed(t *testing.T) {
 			path := file(t)
 			h := hold(t, path, mode)
 			_, err := lock.Acquire(t.Context(), path, lock.Exclusive, 0, "me")
-			if !failure.Is(err, failure.LockHeld) {
+			if !failure.Is(err, failure.LockBusy) {
 				t.Fatalf("got %v", err)
 			}
 			got, ok := failure.As(err).Fields["holder"].(lock.Holder)
@@ -110,7 +110,7 @@ func TestSharedHoldersExcludeOnlyExclusiveOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.Release()
-	if _, err := lock.Acquire(t.Context(), path, lock.Exclusive, 10*time.Millisecond, "me"); !failure.Is(err, failure.LockHeld) {
+	if _, err := lock.Acquire(t.Context(), path, lock.Exclusive, 10*time.Millisecond, "me"); !failure.Is(err, failure.LockBusy) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -119,7 +119,7 @@ func (c *Cgroup) Kill() error {
 		return c.each(func(dir string) error {
 			pids, err := pidsIn(dir)
 			for _, pid := range pids {
-				killIn(pid, dir)
+				killInCgroup(pid, dir)
 			}
 			return err
 		})
@@ -206,8 +206,8 @@ func pidsIn(dir string) ([]int, error) {
 	return out, err
 }
 
-// killIn kills a process if it still is in the group once it is pinned.
-func killIn(pid int, dir string) {
+// killInCgroup kills a process if it still is in the group once it is pinned.
+func killInCgroup(pid int, dir string) {
 	fd, err := pidfd(pid)
 	if err != nil {
 		return

@@ -130,9 +130,9 @@ func descriptorNames() ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
-// WhenStdinHangsUp calls do once nobody can write to stdin, a pipe, any more. It occupies a thread, and is woken by nothing else:
+// OnStdinHangUp calls do once nobody can write to stdin, a pipe, any more. It occupies a thread, and is woken by nothing else:
 // not by what is written.
-func WhenStdinHangsUp(do func()) {
+func OnStdinHangUp(do func()) {
 	for {
 		p := []unix.PollFd{{Fd: 0, Events: unix.POLLHUP}} // that it is asked for counts outside of Linux only
 		if _, err := unix.Poll(p, -1); errors.Is(err, unix.EINTR) {

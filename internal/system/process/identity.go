@@ -30,9 +30,9 @@ type Identity struct {
 // Liveness is what is known of a recorded process.
 type Liveness int
 
-// Elsewhere is a process of another PID namespace: from here nothing can be said about it.
+// OtherNamespace is a process of another PID namespace: from here nothing can be said about it.
 const (
-	Elsewhere Liveness = iota
+	OtherNamespace Liveness = iota
 	Alive
 	Dead      // it ended (an unreaped zombie has ended too), or another process has its id now
 	OtherBoot // the machine was started again since: it cannot live

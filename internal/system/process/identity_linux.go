@@ -20,10 +20,10 @@ import (
 func Supported() error { return nil }
 
 // Self is the identity of this process.
-func Self() (Identity, error) { return Of(os.Getpid()) }
+func Self() (Identity, error) { return IdentityOf(os.Getpid()) }
 
-// Of is the identity of a process of this PID namespace; fs.ErrNotExist where there is none.
-func Of(pid int) (Identity, error) {
+// IdentityOf is the identity of a process of this PID namespace; fs.ErrNotExist where there is none.
+func IdentityOf(pid int) (Identity, error) {
 	st, err := readStat(pid)
 	if err != nil {
 		return Identity{}, err
@@ -47,24 +47,24 @@ func BootID() (string, error) {
 
 func namespace() (string, error) { return files.Readlink("/proc/self/ns/pid") }
 
-// Look says what is known of a recorded process.
-func Look(id Identity) Liveness {
+// Probe says what is known of a recorded process.
+func Probe(id Identity) Liveness {
 	boot, err := BootID()
 	if err != nil {
-		return Elsewhere
+		return OtherNamespace
 	}
 	if boot != id.BootID {
 		return OtherBoot
 	}
 	if ns, err := namespace(); err != nil || ns != id.PIDNS {
-		return Elsewhere
+		return OtherNamespace
 	}
 	st, err := readStat(id.PID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && (st.start != id.StartTime || st.ended()):
 		return Dead
 	case err != nil:
-		return Elsewhere
+		return OtherNamespace
 	default:
 		return Alive
 	}
@@ -77,16 +77,16 @@ func Signal(id Identity, sig syscall.Signal) error {
 	switch {
 	case err == nil:
 		defer unix.Close(fd)
-		if Look(id) != Alive {
+		if Probe(id) != Alive {
 			return ErrGone
 		}
-		return gone(pidfdSignal(fd, sig))
+		return asGone(pidfdSignal(fd, sig))
 	case errors.Is(err, unix.ESRCH):
 		return ErrGone
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS):
 		// A seccomp filter refuses pidfds (some sandboxes do). The id of a direct child cannot be used again before we reap it.
-		if st, e := readStat(id.PID); e == nil && st.parent == os.Getpid() && Look(id) == Alive {
-			return gone(kill(id.PID, sig))
+		if st, e := readStat(id.PID); e == nil && st.parent == os.Getpid() && Probe(id) == Alive {
+			return asGone(kill(id.PID, sig))
 		}
 		return fmt.Errorf("process %d cannot be signalled safely: pidfd_open: %w", id.PID, err)
 	default:
@@ -94,17 +94,17 @@ func Signal(id Identity, sig syscall.Signal) error {
 	}
 }
 
-// SignalApart is Signal for places of which every visible process belongs to one session. Where pidfds are refused, a process
+// SignalInSandbox is Signal for places of which every visible process belongs to one session. Where pidfds are refused, a process
 // is signalled by its id as soon as it was compared with the record: the worst that an id which passes to another one in
 // between can do is to hit another one of that session.
-func SignalApart(id Identity, sig syscall.Signal) error {
+func SignalInSandbox(id Identity, sig syscall.Signal) error {
 	err := Signal(id, sig)
 	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSYS) {
 		return err
 	}
-	switch Look(id) {
+	switch Probe(id) {
 	case Alive:
-		return gone(kill(id.PID, sig))
+		return asGone(kill(id.PID, sig))
 	case Dead:
 		return ErrGone
 	}
@@ -132,7 +132,7 @@ func kill(pid int, sig syscall.Signal) error {
 	return unix.Kill(pid, sig)
 }
 
-func gone(err error) error {
+func asGone(err error) error {
 	if errors.Is(err, unix.ESRCH) {
 		return ErrGone
 	}

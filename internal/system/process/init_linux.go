@@ -35,16 +35,16 @@ func CatchSignals() {
 	}()
 }
 
-// spare are more threads than a process ever needs at once that starts others one after the other and reaps them, on two
+// spareThreads are more threads than a process ever needs at once that starts others one after the other and reaps them, on two
 // processors.
-const spare = 6
+const spareThreads = 6
 
 // SpareThreads makes threads that stay for when they are needed: where none can be made then, because others have used up what
 // a sandbox may have, Go's runtime ends the process.
 func SpareThreads() {
 	var made sync.WaitGroup
 	done := make(chan struct{})
-	for range spare {
+	for range spareThreads {
 		made.Add(1)
 		go func() {
 			runtime.LockOSThread()
@@ -57,17 +57,17 @@ func SpareThreads() {
 	close(done)
 }
 
-// Keep holds f open, and does nothing else, for as long as this process lives.
-func Keep(f *File) {
+// KeepOpen holds f open, and does nothing else, for as long as this process lives.
+func KeepOpen(f *File) {
 	for {
 		time.Sleep(time.Hour)
 		runtime.KeepAlive(f)
 	}
 }
 
-// Leave makes this process independent of what started it: it is in a session of its own, and what it says to stderr is
+// Daemonize makes this process independent of what started it: it is in a session of its own, and what it says to stderr is
 // appended to the file log.
-func Leave(log string) (*File, error) {
+func Daemonize(log string) (*File, error) {
 	f, err := files.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, files.FileMode)
 	if err != nil {
 		return nil, err

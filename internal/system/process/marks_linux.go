@@ -14,11 +14,11 @@ import (
 // maxEnviron bounds how much of a foreign process's environment is read, in bytes.
 const maxEnviron = 4 << 20
 
-// Marked are the living processes, other than this one, whose initial environment has the variable name with a value that
+// FindMarked are the living processes, other than this one, whose initial environment has the variable name with a value that
 // match accepts. A process can clear its environment, and that of another user may not be readable: what is found is
 // certain, what is not found proves nothing.
-func Marked(name string, match func(value string) bool) ([]Identity, error) {
-	all, err := Marks(name)
+func FindMarked(name string, match func(value string) bool) ([]Identity, error) {
+	all, err := AllMarks(name)
 	if err != nil {
 		return nil, err
 	}
@@ -37,9 +37,9 @@ type Mark struct {
 	Value string
 }
 
-// Marks are all living processes, other than this one, that have the variable name. As with Marked, what is not found proves
+// AllMarks are all living processes, other than this one, that have the variable name. As with Marked, what is not found proves
 // nothing.
-func Marks(name string) ([]Mark, error) {
+func AllMarks(name string) ([]Mark, error) {
 	es, err := files.Names("/proc")
 	if err != nil {
 		return nil, err
@@ -53,11 +53,11 @@ func Marks(name string) ([]Mark, error) {
 		if _, ok := variable(pid, name); !ok {
 			continue // most processes: nothing else is asked of them
 		}
-		id, err := Of(pid)
+		id, err := IdentityOf(pid)
 		if err != nil {
 			continue
 		}
-		if v, ok := variable(pid, name); ok && Look(id) == Alive { // now certainly of the process that was identified
+		if v, ok := variable(pid, name); ok && Probe(id) == Alive { // now certainly of the process that was identified
 			out = append(out, Mark{id, v})
 		}
 	}

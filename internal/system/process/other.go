@@ -24,45 +24,45 @@ type Command struct {
 type Stream struct{}
 
 // What needs Linux fails here with ErrUnsupported, or knows nothing.
-func Supported() error                                       { return ErrUnsupported }
-func Self() (Identity, error)                                { return Identity{}, ErrUnsupported }
-func EndStopped(string, ...string) int                       { return 0 }
-func Look(Identity) Liveness                                 { return Elsewhere }
-func Signal(Identity, syscall.Signal) error                  { return ErrUnsupported }
-func Reap() (ended []Status, none bool)                      { return nil, true }
-func Descendants(int) []Identity                             { return nil }
-func KillChildren() int                                      { return 0 }
-func KillDescendants()                                       {}
-func NoRoom(error) bool                                      { return false }
-func SpareThreads()                                          {}
-func SignalGroup(int, syscall.Signal) error                  { return ErrUnsupported }
-func SignalApart(Identity, syscall.Signal) error             { return ErrUnsupported }
-func Marked(string, func(string) bool) ([]Identity, error)   { return nil, ErrUnsupported }
-func CgroupPath(string) (dir, why string)                    { return "", ErrUnsupported.Error() }
-func MakeCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
-func OpenCgroup(string) (*Cgroup, error)                     { return nil, ErrUnsupported }
-func FindCgroups(string) []string                            { return nil }
-func Marks(string) ([]Mark, error)                           { return nil, ErrUnsupported }
-func Executing(string) []int                                 { return nil }
-func (*Cgroup) Populated() (bool, error)                     { return true, ErrUnsupported }
-func (*Cgroup) Kill() error                                  { return ErrUnsupported }
-func (*Cgroup) End(context.Context) error                    { return ErrUnsupported }
-func (*Cgroup) Remove() error                                { return ErrUnsupported }
-func (*Cgroup) PIDs() []int                                  { return nil }
-func Spawn(Command, bool) (int, error)                       { return 0, ErrUnsupported }
-func Own() (<-chan syscall.Signal, error)                    { return nil, ErrUnsupported }
-func Ended() <-chan struct{}                                 { return nil }
-func Pipe(bool) (stdin, w *File, err error)                  { return nil, nil, ErrUnsupported }
-func ForgetStdio() error                                     { return ErrUnsupported }
-func Find(string, string, string) (string, error)            { return "", ErrUnsupported }
-func NewStream(func([]byte)) (s *Stream, w *File, err error) { return nil, nil, ErrUnsupported }
-func (*Stream) Run()                                         {}
-func IgnoreSignals()                                         {}
-func CatchSignals()                                          {}
-func Keep(*File)                                             {}
-func Leave(string) (*File, error)                            { return nil, ErrUnsupported }
-func (*Stream) Drain()                                       {}
-func (*Stream) Done() <-chan struct{}                        { return nil }
+func Supported() error                                         { return ErrUnsupported }
+func Self() (Identity, error)                                  { return Identity{}, ErrUnsupported }
+func KillStopped(string, ...string) int                        { return 0 }
+func Probe(Identity) Liveness                                  { return OtherNamespace }
+func Signal(Identity, syscall.Signal) error                    { return ErrUnsupported }
+func Reap() (ended []Status, none bool)                        { return nil, true }
+func Descendants(int) []Identity                               { return nil }
+func KillChildren() int                                        { return 0 }
+func KillDescendants()                                         {}
+func IsProcessLimit(error) bool                                { return false }
+func SpareThreads()                                            {}
+func SignalGroup(int, syscall.Signal) error                    { return ErrUnsupported }
+func SignalInSandbox(Identity, syscall.Signal) error           { return ErrUnsupported }
+func FindMarked(string, func(string) bool) ([]Identity, error) { return nil, ErrUnsupported }
+func CgroupPath(string) (dir, why string)                      { return "", ErrUnsupported.Error() }
+func MakeCgroup(string) (*Cgroup, error)                       { return nil, ErrUnsupported }
+func OpenCgroup(string) (*Cgroup, error)                       { return nil, ErrUnsupported }
+func FindCgroups(string) []string                              { return nil }
+func AllMarks(string) ([]Mark, error)                          { return nil, ErrUnsupported }
+func Executing(string) []int                                   { return nil }
+func (*Cgroup) Populated() (bool, error)                       { return true, ErrUnsupported }
+func (*Cgroup) Kill() error                                    { return ErrUnsupported }
+func (*Cgroup) End(context.Context) error                      { return ErrUnsupported }
+func (*Cgroup) Remove() error                                  { return ErrUnsupported }
+func (*Cgroup) PIDs() []int                                    { return nil }
+func Spawn(Command, bool) (int, error)                         { return 0, ErrUnsupported }
+func BecomeOwner() (<-chan syscall.Signal, error)              { return nil, ErrUnsupported }
+func ChildEnded() <-chan struct{}                              { return nil }
+func Pipe(bool) (stdin, w *File, err error)                    { return nil, nil, ErrUnsupported }
+func DetachStdio() error                                       { return ErrUnsupported }
+func Find(string, string, string) (string, error)              { return "", ErrUnsupported }
+func NewStream(func([]byte)) (s *Stream, w *File, err error)   { return nil, nil, ErrUnsupported }
+func (*Stream) Run()                                           {}
+func IgnoreSignals()                                           {}
+func CatchSignals()                                            {}
+func KeepOpen(*File)                                           {}
+func Daemonize(string) (*File, error)                          { return nil, ErrUnsupported }
+func (*Stream) Drain()                                         {}
+func (*Stream) Done() <-chan struct{}                          { return nil }
 
 // Mark is a process with the value of a variable in its initial environment.
 type Mark struct {

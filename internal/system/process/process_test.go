@@ -26,7 +26,7 @@ func sleeper(t *testing.T, env ...string) Identity {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	id, err := Of(cmd.Process.Pid)
+	id, err := IdentityOf(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +61,13 @@ func TestOnlyTheRecordedProcessIsSignalled(t *testing.T) {
 			t.Errorf("another %s: %v", what, err)
 		}
 	}
-	if Look(id) != Alive {
+	if Probe(id) != Alive {
 		t.Fatal("it was signalled all the same")
 	}
 	if err := Signal(id, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(limit); Look(id) != Dead; time.Sleep(time.Millisecond) { // a zombie counts as dead
+	for end := time.Now().Add(limit); Probe(id) != Dead; time.Sleep(time.Millisecond) { // a zombie counts as dead
 		if time.Now().After(end) {
 			t.Fatal("it lives")
 		}
@@ -82,8 +82,8 @@ func TestWhatIsKnownOfARecordedProcess(t *testing.T) {
 	boot, ns, start := self, self, self
 	boot.BootID, ns.PIDNS = "another", "pid:[1]"
 	start.StartTime++
-	for want, id := range map[Liveness]Identity{Alive: self, OtherBoot: boot, Elsewhere: ns, Dead: start} {
-		if got := Look(id); got != want {
+	for want, id := range map[Liveness]Identity{Alive: self, OtherBoot: boot, OtherNamespace: ns, Dead: start} {
+		if got := Probe(id); got != want {
 			t.Errorf("%+v: %v, want %v", id, got, want)
 		}
 	}
@@ -93,7 +93,7 @@ func TestMarkedProcessesAreFoundByTheirWholeValue(t *testing.T) {
 	ours := sleeper(t, "A=1", "PROCESS_TEST_MARK=one/two", "B=2")
 	sleeper(t, "PROCESS_TEST_MARK=one/twofold")
 	sleeper(t, "X=PROCESS_TEST_MARK=one/two")
-	got, err := Marked("PROCESS_TEST_MARK", func(v string) bool { return v == "one/two" })
+	got, err := FindMarked("PROCESS_TEST_MARK", func(v string) bool { return v == "one/two" })
 	if err != nil || len(got) != 1 || got[0] != ours {
 		t.Fatalf("%v %v, want %v", got, err, ours)
 	}

@@ -52,7 +52,7 @@ func Spawn(c Command, withOwner bool) (int, error) {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(d.Fd())
 	}
 	if c.Expendable {
-		defer expendable()()
+		defer makeOOMVictim()()
 	}
 	if err := fault.Point("exec", ""); err != nil {
 		return 0, err
@@ -62,14 +62,14 @@ func Spawn(c Command, withOwner bool) (int, error) {
 	return pid, err
 }
 
-// NoRoom says of an error of Spawn that there may be no process more, of this user or in the control group.
-func NoRoom(err error) bool { return errors.Is(err, unix.EAGAIN) }
+// IsProcessLimit says of an error of Spawn that there may be no process more, of this user or in the control group.
+func IsProcessLimit(err error) bool { return errors.Is(err, unix.EAGAIN) }
 
-// expendable makes this process the first to be killed where memory runs out, which what it starts inherits, until the result
+// makeOOMVictim makes this process the first to be killed where memory runs out, which what it starts inherits, until the result
 // is called. Where that cannot be done the kernel goes by size, as ever. See proc_pid_oom_score_adj(5): the value is in
 // thousandths of all memory, which outweighs what any process has (half of it does not: where there is little, pages of our own
 // program's file are more), and who raises it may take it back.
-func expendable() (restore func()) {
+func makeOOMVictim() (restore func()) {
 	const name, value = "/proc/self/oom_score_adj", 1000
 	b, err := files.Read(name)
 	if err != nil {
@@ -82,11 +82,11 @@ func expendable() (restore func()) {
 	return func() { _ = os.WriteFile(name, []byte(strconv.Itoa(before)), 0) }
 }
 
-// Own makes this process fit to own others: the caller's goroutine stays on its thread (the parent-death
+// BecomeOwner makes this process fit to own others: the caller's goroutine stays on its thread (the parent-death
 // signal is tied to the thread), inherited descriptors are closed, the working directory is the root, descendants come to
 // us, and the signals that a parent may have left ignored are caught, since an ignored signal would stay ignored in
 // everything that is started from here. What comes are SIGINT and SIGTERM.
-func Own() (<-chan syscall.Signal, error) {
+func BecomeOwner() (<-chan syscall.Signal, error) {
 	runtime.LockOSThread()
 	if err := CloseInherited(); err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ func Own() (<-chan syscall.Signal, error) {
 	return out, nil
 }
 
-// Ended tells, after it was called, whenever a child ends; several ends may be told as one.
-func Ended() <-chan struct{} {
+// ChildEnded tells, after it was called, whenever a child ends; several ends may be told as one.
+func ChildEnded() <-chan struct{} {
 	got, out := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(got, syscall.SIGCHLD)
 	go func() {
@@ -148,8 +148,8 @@ func filePipe() (r, w *File, err error) {
 	return r, w, nil
 }
 
-// ForgetStdio replaces stdin and stdout by /dev/null, so that whoever holds their other ends sees them closed.
-func ForgetStdio() error {
+// DetachStdio replaces stdin and stdout by /dev/null, so that whoever holds their other ends sees them closed.
+func DetachStdio() error {
 	null, err := files.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
-// EndStopped kills the processes of a control group whose path has name in it that are stopped or traced and that were started
+// KillStopped kills the processes of a control group whose path has name in it that are stopped or traced and that were started
 // as one of programs, and says how many it killed. Those that may not be signalled are left.
-func EndStopped(name string, programs ...string) (killed int) {
+func KillStopped(name string, programs ...string) (killed int) {
 	es, err := files.Names("/proc")
 	if err != nil {
 		return 0
@@ -23,7 +23,7 @@ func EndStopped(name string, programs ...string) (killed int) {
 		if err != nil {
 			continue
 		}
-		id, err := Of(pid)
+		id, err := IdentityOf(pid)
 		if err != nil {
 			continue
 		}

@@ -142,4 +142,4 @@ func KillDescendants() {
 }
 
 // SignalGroup signals the process group of a direct child that leads one and has not been reaped.
-func SignalGroup(child int, sig syscall.Signal) error { return gone(kill(-child, sig)) }
+func SignalGroup(child int, sig syscall.Signal) error { return asGone(kill(-child, sig)) }

@@ -77,7 +77,7 @@ func (f *FS) Stat(path string) (kind Kind, real, reason string) {
 	case errors.As(err, new(syscall.Errno)): // the root's own refusal has none
 		return Refused, "", "reading it failed: " + err.Error()
 	default:
-		return Refused, "", f.leaves(rel)
+		return Refused, "", f.describeEscape(rel)
 	}
 	resolved, err := filepath.EvalSymlinks(filepath.Join(f.real, rel))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +88,7 @@ func (f *FS) Stat(path string) (kind Kind, real, reason string) {
 	}
 	inside, err := filepath.Rel(f.real, resolved)
 	if err != nil || !filepath.IsLocal(inside) {
-		return Refused, "", f.leaves(rel)
+		return Refused, "", f.describeEscape(rel)
 	}
 	inside = filepath.ToSlash(inside)
 	switch m := st.Mode(); {
@@ -188,8 +188,8 @@ func (f *FS) rel(path string) (string, bool) {
 	return "", false
 }
 
-// leaves names the link that leads out of the root. It does not say where to: that is not the project's to show.
-func (f *FS) leaves(rel string) string {
+// describeEscape names the link that leads out of the root. It does not say where to: that is not the project's to show.
+func (f *FS) describeEscape(rel string) string {
 	at := ""
 	for _, part := range strings.Split(filepath.ToSlash(rel), "/") {
 		at = filepath.Join(at, part)

@@ -29,8 +29,8 @@ type Owner struct {
 	GID int `json:"gid"`
 }
 
-// Give has every file that is copied from now on belong to o; nil is this process's own user and group.
-func (c *Copier) Give(o *Owner) { c.owner = o }
+// SetOwner has every file that is copied from now on belong to o; nil is this process's own user and group.
+func (c *Copier) SetOwner(o *Owner) { c.owner = o }
 
 // NewCopier makes a Copier.
 func NewCopier() *Copier { return &Copier{buf: make([]byte, 256<<10), hash: sha256.New()} }
@@ -74,7 +74,7 @@ func (c *Copier) Copy(src *Root, from string, dst *Root, to string, mode *uint32
 		}
 	}()
 	out.From = info
-	if out.Size, err = c.fill(in, fd, info); err != nil {
+	if out.Size, err = c.copyBytes(in, fd, info); err != nil {
 		return out, pathError("copy", from, err)
 	}
 	c.hash.Sum(out.Sum[:0])
@@ -106,7 +106,7 @@ func closing(fd int) error {
 	return failed
 }
 
-func (c *Copier) fill(in, out int, info Info) (int64, error) {
+func (c *Copier) copyBytes(in, out int, info Info) (int64, error) {
 	c.hash.Reset()
 	if info.Size >= cloneFrom && !c.noClone {
 		err := clone(out, in)
@@ -120,7 +120,7 @@ func (c *Copier) fill(in, out int, info Info) (int64, error) {
 	var at int64
 	sparse := info.Size >= int64(len(c.buf)) && info.Blocks*512 < info.Size
 	size, err := c.read(in, func(b []byte) error {
-		if sparse && zero(b) {
+		if sparse && isZero(b) {
 			at += int64(len(b))
 			return nil
 		}
@@ -161,7 +161,7 @@ func (c *Copier) read(fd int, each func([]byte) error) (int64, error) {
 	}
 }
 
-func zero(b []byte) bool {
+func isZero(b []byte) bool {
 	for _, x := range b {
 		if x != 0 {
 			return false

@@ -40,8 +40,8 @@ func (d *descent) join(name string) string {
 	return string(b)
 }
 
-// where is the path of the lowest directory.
-func (d *descent) where() string {
+// currentPath is the path of the lowest directory.
+func (d *descent) currentPath() string {
 	if len(d.path) == 0 {
 		return "."
 	}
@@ -114,7 +114,7 @@ func (d *descent) reopen(child, parent *level) (*fault.File, error) {
 		}
 	}
 	if err != nil {
-		return nil, pathError("walk", d.where(), err)
+		return nil, pathError("walk", d.currentPath(), err)
 	}
 	return newFile(fd, parent.name), nil
 }

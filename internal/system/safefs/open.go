@@ -92,8 +92,8 @@ func (r *Root) openDir(op, rel string) (int, error) {
 	return fd, nil
 }
 
-// in runs do with the open directory that holds rel and rel's last name.
-func (r *Root) in(op, rel string, do func(dir int, name string) error) error {
+// withParent runs do with the open directory that holds rel and rel's last name.
+func (r *Root) withParent(op, rel string, do func(dir int, name string) error) error {
 	if err := check(op, rel); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (r *Root) openFile(op, rel string) (int, Info, error) {
 		return -1, Info{}, err
 	}
 	fd, err := r.open(rel, readFlags, 0)
-	if err = unopened(err); err != nil {
+	if err = openError(err); err != nil {
 		return -1, Info{}, pathError(op, rel, err)
 	}
 	info, err := r.regular(fd)
@@ -141,8 +141,8 @@ func (r *Root) openFile(op, rel string) (int, Info, error) {
 	return fd, info, nil
 }
 
-// unopened is the kernel's answer to opening what is no file: a socket, a device without driver, a directory to be written.
-func unopened(err error) error {
+// openError is the kernel's answer to opening what is no file: a socket, a device without driver, a directory to be written.
+func openError(err error) error {
 	for _, e := range []error{unix.ENXIO, unix.ENODEV, unix.EOPNOTSUPP, unix.EISDIR} {
 		if errors.Is(err, e) {
 			return ErrNotRegular

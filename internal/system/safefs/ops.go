@@ -17,7 +17,7 @@ func (r *Root) Lstat(rel string) (Info, error) {
 		return i, pathError("lstat", rel, err)
 	}
 	var info Info
-	err := r.in("lstat", rel, func(dir int, name string) (err error) {
+	err := r.withParent("lstat", rel, func(dir int, name string) (err error) {
 		info, err = r.statAt(dir, name)
 		return err
 	})
@@ -68,7 +68,7 @@ func names(f *fault.File) ([]string, error) {
 // Readlink is the target of a link, raw.
 func (r *Root) Readlink(rel string) ([]byte, error) {
 	var target []byte
-	err := r.in("readlink", rel, func(dir int, name string) (err error) {
+	err := r.withParent("readlink", rel, func(dir int, name string) (err error) {
 		target, err = readlinkAt(dir, name)
 		return err
 	})
@@ -90,7 +90,7 @@ func readlinkAt(dir int, name string) ([]byte, error) {
 
 // Mkdir makes one directory with exactly these mode bits, whatever the umask.
 func (r *Root) Mkdir(rel string, mode uint32) error {
-	return r.in("mkdir", rel, func(dir int, name string) error {
+	return r.withParent("mkdir", rel, func(dir int, name string) error {
 		if err := retry0("mkdir", func() error { return unix.Mkdirat(dir, name, mode&0o777|0o300) }); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (r *Root) OpenOrCreate(rel string, mode uint32) (*fault.File, error) {
 		return nil, err
 	}
 	fd, err := r.open(rel, readFlags|unix.O_RDWR|unix.O_CREAT, mode)
-	if err = unopened(err); err != nil {
+	if err = openError(err); err != nil {
 		return nil, pathError("open", rel, err)
 	}
 	if _, err := r.regular(fd); err != nil {
@@ -147,7 +147,7 @@ func fchmod(fd int, mode uint32) error {
 
 // Symlink makes a link with exactly this target.
 func (r *Root) Symlink(target, rel string) error {
-	return r.in("symlink", rel, func(dir int, name string) error {
+	return r.withParent("symlink", rel, func(dir int, name string) error {
 		return retry0("symlink", func() error { return unix.Symlinkat(target, dir, name) })
 	})
 }
@@ -157,7 +157,7 @@ func (r *Root) Chmod(rel string, mode uint32) error {
 	if rel == "." {
 		return pathError("chmod", rel, r.chmodAt(r.fd, ".", mode))
 	}
-	return r.in("chmod", rel, func(dir int, name string) error { return r.chmodAt(dir, name, mode) })
+	return r.withParent("chmod", rel, func(dir int, name string) error { return r.chmodAt(dir, name, mode) })
 }
 
 // Lchown gives a path, which may be a link, to another user and group. It clears the setuid and setgid bits of a file.
@@ -165,21 +165,21 @@ func (r *Root) Lchown(rel string, uid, gid int) error {
 	if rel == "." {
 		return pathError("chown", rel, retry0("chown", func() error { return unix.Fchownat(r.fd, ".", uid, gid, unix.AT_SYMLINK_NOFOLLOW) }))
 	}
-	return r.in("chown", rel, func(dir int, name string) error {
+	return r.withParent("chown", rel, func(dir int, name string) error {
 		return retry0("chown", func() error { return unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
 	})
 }
 
 // Remove removes a file, link, fifo, socket or device; a directory is refused by the kernel (EISDIR or EPERM).
 func (r *Root) Remove(rel string) error {
-	return r.in("remove", rel, func(dir int, name string) error {
+	return r.withParent("remove", rel, func(dir int, name string) error {
 		return retry0("remove", func() error { return unix.Unlinkat(dir, name, 0) })
 	})
 }
 
 // RemoveDir removes an empty directory.
 func (r *Root) RemoveDir(rel string) error {
-	return r.in("rmdir", rel, func(dir int, name string) error {
+	return r.withParent("rmdir", rel, func(dir int, name string) error {
 		return retry0("remove", func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) })
 	})
 }
@@ -200,8 +200,8 @@ func (r *Root) Exchange(a, b string) error {
 }
 
 func (r *Root) rename(op, a, b string, call func(fromDir int, from string, toDir int, to string) error) error {
-	return r.in(op, a, func(aDir int, aName string) error {
-		return r.in(op, b, func(bDir int, bName string) error {
+	return r.withParent(op, a, func(aDir int, aName string) error {
+		return r.withParent(op, b, func(bDir int, bName string) error {
 			return retry0(op, func() error { return call(aDir, aName, bDir, bName) })
 		})
 	})

@@ -26,10 +26,10 @@ func (r *Root) RemoveAll(ctx context.Context, rel string) ([]Refused, error) {
 	x := &removal{descent: descent{r: r}}
 	defer x.close()
 	if rel == "." {
-		if err := x.enterOwn(r.fd, "."); err != nil {
+		if err := x.enterUnlocked(r.fd, "."); err != nil {
 			return nil, pathError("removeall", rel, err)
 		}
-	} else if err := r.in("removeall", rel, func(dir int, name string) error {
+	} else if err := r.withParent("removeall", rel, func(dir int, name string) error {
 		x.base = rel[:len(rel)-len(name)]
 		return x.remove(dir, name)
 	}); err != nil {
@@ -46,10 +46,10 @@ type removal struct {
 	descent
 	base    string // what precedes the paths of the descent
 	refused []Refused
-	state   []state // of each level
+	state   []removalState // of each level
 }
 
-type state struct {
+type removalState struct {
 	kept  bool // something in it was refused
 	reads int
 }
@@ -104,7 +104,7 @@ func (x *removal) up(rel string) error {
 			return err
 		default:
 			st.kept = true
-			x.refuse(x.base+x.where(), l.info, err)
+			x.refuse(x.base+x.currentPath(), l.info, err)
 		}
 	}
 	return x.pop(st.kept)
@@ -144,7 +144,7 @@ func (x *removal) remove(dir int, name string) error {
 		return nil
 	}
 	if e == nil && info.Type == Dir {
-		if err = x.enterOwn(dir, name); err == nil || errors.Is(err, fs.ErrNotExist) {
+		if err = x.enterUnlocked(dir, name); err == nil || errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 	}
@@ -159,11 +159,11 @@ func (x *removal) remove(dir int, name string) error {
 	return nil
 }
 
-// enterOwn enters a directory; one that is ours but may not be read, searched or written is opened up first.
-func (x *removal) enterOwn(dir int, name string) error {
+// enterUnlocked enters a directory; one that is ours but may not be read, searched or written is opened up first.
+func (x *removal) enterUnlocked(dir int, name string) error {
 	fd, err := x.r.openAt(dir, name, listFlags, 0)
 	if errors.Is(err, fs.ErrPermission) {
-		if err = x.openUp(dir, name); err == nil {
+		if err = x.makeWritable(dir, name); err == nil {
 			fd, err = x.r.openAt(dir, name, listFlags, 0)
 		}
 	}
@@ -176,11 +176,11 @@ func (x *removal) enterOwn(dir int, name string) error {
 	if err := x.enter(fd, name); err != nil {
 		return err
 	}
-	x.state = append(x.state, state{})
+	x.state = append(x.state, removalState{})
 	return nil
 }
 
-func (x *removal) openUp(dir int, name string) error {
+func (x *removal) makeWritable(dir int, name string) error {
 	info, err := x.r.statAt(dir, name)
 	if err != nil {
 		return err
@@ -189,10 +189,10 @@ func (x *removal) openUp(dir int, name string) error {
 }
 
 func (x *removal) refuse(path string, info Info, err error) {
-	x.refused = append(x.refused, Refused{Path: path, Why: why(info, err)})
+	x.refused = append(x.refused, Refused{Path: path, Why: removalReason(info, err)})
 }
 
-func why(info Info, err error) string {
+func removalReason(info Info, err error) string {
 	me := uint32(os.Geteuid())
 	switch {
 	case info.Mount, errors.Is(err, unix.EXDEV), errors.Is(err, ErrMount), errors.Is(err, unix.EBUSY):

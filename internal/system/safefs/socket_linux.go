@@ -14,7 +14,7 @@ import (
 // Listen makes a Unix socket with this name, in place of anything else that is no directory, and listens there. The name stays
 // when the listener is closed: see Remove.
 func (r *Root) Listen(rel string) (l *net.UnixListener, err error) {
-	err = r.in("listen", rel, func(dir int, name string) error {
+	err = r.withParent("listen", rel, func(dir int, name string) error {
 		if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
@@ -35,7 +35,7 @@ func (r *Root) Listen(rel string) (l *net.UnixListener, err error) {
 // as may, it fails.
 func (r *Root) Connect(ctx context.Context, rel string) (net.Conn, error) {
 	var conn net.Conn
-	err := r.in("connect", rel, func(dir int, name string) error {
+	err := r.withParent("connect", rel, func(dir int, name string) error {
 		fd, err := r.openAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err

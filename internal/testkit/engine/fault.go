@@ -48,7 +48,7 @@ func LateReply() Fault {
 	return Fault{"late reply", func(x *exchange) {
 		came := x.whole()
 		x.rule.meet()
-		if !x.held() {
+		if !x.waitForRelease() {
 			came.drop()
 			x.cut()
 			return
@@ -82,7 +82,7 @@ func Hang() Fault {
 	return Fault{"hang", func(x *exchange) {
 		_, _ = io.Copy(io.Discard, x.r.Body) // the server sees the client go only when it has read all
 		x.rule.meet()
-		x.held()
+		x.waitForRelease()
 		x.cut()
 	}}
 }
@@ -269,8 +269,8 @@ func (o *outcome) drop() {
 	}
 }
 
-// held waits for Release; false if the client or the proxy ends first.
-func (x *exchange) held() bool {
+// waitForRelease waits for Release; false if the client or the proxy ends first.
+func (x *exchange) waitForRelease() bool {
 	select {
 	case <-x.rule.released:
 		return true

@@ -177,7 +177,7 @@ func TestFaultsOfAReplyWithoutABody(t *testing.T) {
 	}
 }
 
-func TestHeldCalls(t *testing.T) {
+func TestDelayedCalls(t *testing.T) {
 	type answer struct {
 		status int
 		body   string

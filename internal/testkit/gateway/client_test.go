@@ -85,8 +85,8 @@ func dial(t *testing.T, g *Gateway) consumer {
 	return consumer{wire.NewOpenShellClient(conn), t}
 }
 
-// held holds the next such moment until it is released, or until the test is over.
-func held(t *testing.T, g *Gateway, moment string) (release func()) {
+// holdMoment holds the next such moment until it is released, or until the test is over.
+func holdMoment(t *testing.T, g *Gateway, moment string) (release func()) {
 	t.Helper()
 	open := make(chan struct{})
 	release = sync.OnceFunc(func() { close(open) })

@@ -42,7 +42,7 @@ func TestCodexReachesItsModelThroughTheProxy(t *testing.T) {
 	g.Lead("chatgpt.com", 443, chatgpt.URL)
 	c, dir := dial(t, g), shared(t)
 	_, err = c.CreateProvider(bounded(t), &wire.CreateProviderRequest{Provider: &wire.Provider{
-		Metadata: &wire.ObjectMeta{Name: "login"}, Type: "codex", Credentials: map[string]string{codex.HeldAccess: access, codex.HeldAccount: "acct-gateway"},
+		Metadata: &wire.ObjectMeta{Name: "login"}, Type: "codex", Credentials: map[string]string{codex.GatewayAccess: access, codex.GatewayAccount: "acct-gateway"},
 	}})
 	must(t, err)
 	id := c.ready("one", boxed(t, dir, func(r *wire.CreateSandboxRequest) {
@@ -58,7 +58,7 @@ func TestCodexReachesItsModelThroughTheProxy(t *testing.T) {
 	})).GetMetadata().GetId()
 	_, held := c.sh(id, "printf '%s %s' $CODEX_AUTH_ACCESS_TOKEN $CODEX_AUTH_ACCOUNT_ID")
 	token, account, _ := strings.Cut(held, " ")
-	auth, err := codex.New().Credential().Profile.Placeholders(map[string]string{codex.HeldAccess: token, codex.HeldAccount: account}, time.Now())
+	auth, err := codex.New().Credential().Profile.Placeholders(map[string]string{codex.GatewayAccess: token, codex.GatewayAccount: account}, time.Now())
 	must(t, err)
 	code, _, stderr, err := c.exec(&wire.ExecSandboxRequest{SandboxId: id, Command: []string{"sh", "-c", "mkdir -p /tmp/home/codex && cat >/tmp/home/codex/auth.json"}, Stdin: auth[0].Content})
 	if err != nil || code != 0 {

@@ -86,7 +86,7 @@ func effects() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 2*time.Minute)
 }
 
-func (c *containers) place(id string) string { return filepath.Join(c.dir, id[:8]) }
+func (c *containers) sandboxDir(id string) string { return filepath.Join(c.dir, id[:8]) }
 
 // name is known before the container is, so that it can be removed without a search.
 func (c *containers) name(id string) string { return "openshell-" + c.gateway.namespace + "-" + id }
@@ -120,7 +120,7 @@ func (c *containers) create(b blueprint) error {
 		Resources: container.Resources{NanoCPUs: b.limits.nanoCPUs, Memory: b.limits.memory, MemorySwap: 2 * b.limits.memory, PidsLimit: &pids},
 		Mounts: []dockermount.Mount{
 			{Type: dockermount.TypeBind, Source: c.supervisor, Target: relay.Supervisor, ReadOnly: true},
-			{Type: dockermount.TypeBind, Source: c.place(b.sandbox.GetMetadata().GetId()), Target: relay.Dir},
+			{Type: dockermount.TypeBind, Source: c.sandboxDir(b.sandbox.GetMetadata().GetId()), Target: relay.Dir},
 		},
 	}
 	for _, m := range b.mounts {
@@ -170,7 +170,7 @@ func describe(b blueprint, work, user string) (relay.Sandbox, error) {
 
 // furnish makes the directory of a container, and listens there for what wants out.
 func (c *containers) furnish(id string, s relay.Sandbox) error {
-	dir := c.place(id)
+	dir := c.sandboxDir(id)
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // the sandbox's user enters it
 		return err
 	}
@@ -205,7 +205,7 @@ func (c *containers) start(id string) error {
 }
 
 func (c *containers) dial(id string) (net.Conn, error) {
-	return net.DialTimeout("unix", filepath.Join(c.place(id), relay.Commands), 10*time.Second)
+	return net.DialTimeout("unix", filepath.Join(c.sandboxDir(id), relay.Commands), 10*time.Second)
 }
 
 func (c *containers) connect(ctx context.Context, id string) error {
@@ -270,7 +270,7 @@ func (c *containers) remove(id string) (bool, error) {
 		_ = l.Close()
 		delete(c.leaving, id)
 	}
-	_ = os.RemoveAll(c.place(id))
+	_ = os.RemoveAll(c.sandboxDir(id))
 	return true, nil
 }
 
@@ -285,7 +285,7 @@ func (c *containers) halt(id string) error {
 	return err
 }
 
-func (c *containers) look() (map[string]observed, error) {
+func (c *containers) inspectAll() (map[string]observed, error) {
 	ctx, cancel := effects()
 	defer cancel()
 	list, err := c.docker.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", "openshell.ai/sandbox-namespace="+c.gateway.namespace))})

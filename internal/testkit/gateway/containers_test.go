@@ -226,7 +226,7 @@ func TestContainersAndRestarts(t *testing.T) {
 	c.gone("one")
 
 	// A delete that comes before the container does.
-	landed := held(t, g, Landing)
+	landed := holdMoment(t, g, Landing)
 	made, err := c.CreateSandbox(bounded(t), func() *wire.CreateSandboxRequest { r := request("two"); boxed(t, dir, nil)(r); return r }())
 	must(t, err)
 	if !c.delete("two") {

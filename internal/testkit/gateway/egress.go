@@ -130,26 +130,26 @@ type tunnel struct {
 	net.Conn
 	reader *bufio.Reader
 	by     *caller
-	to     place
+	to     egressAddress
 	scheme string
 }
 
 func (t *tunnel) Read(b []byte) (int, error) { return t.reader.Read(b) }
 
-type place struct {
+type egressAddress struct {
 	host string
 	port int
 }
 
-func (p place) String() string { return net.JoinHostPort(p.host, strconv.Itoa(p.port)) }
+func (p egressAddress) String() string { return net.JoinHostPort(p.host, strconv.Itoa(p.port)) }
 
-func parsePlace(text string, standard int) (place, bool) {
+func parseEgressAddress(text string, standard int) (egressAddress, bool) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return place{strings.ToLower(text), standard}, text != ""
+		return egressAddress{strings.ToLower(text), standard}, text != ""
 	}
 	n, err := strconv.Atoi(port)
-	return place{strings.ToLower(host), n}, err == nil && host != ""
+	return egressAddress{strings.ToLower(host), n}, err == nil && host != ""
 }
 
 func deny(w http.ResponseWriter, status int, why string) {
@@ -160,7 +160,7 @@ func deny(w http.ResponseWriter, status int, why string) {
 func (e *egress) proxy(w http.ResponseWriter, r *http.Request) {
 	by := r.Context().Value(origin{}).(*caller) //nolint:errcheck // there are no others
 	if r.Method != http.MethodConnect {
-		to, ok := parsePlace(r.URL.Host, 80)
+		to, ok := parseEgressAddress(r.URL.Host, 80)
 		if !ok || r.URL.Scheme != "http" {
 			deny(w, http.StatusBadRequest, "invalid_request")
 			return
@@ -168,7 +168,7 @@ func (e *egress) proxy(w http.ResponseWriter, r *http.Request) {
 		e.request(w, r, by, to)
 		return
 	}
-	to, ok := parsePlace(r.Host, 443)
+	to, ok := parseEgressAddress(r.Host, 443)
 	allowed := e.allowed(by, to)
 	if !ok || len(allowed) == 0 {
 		deny(w, http.StatusForbidden, "policy_denied")
@@ -245,7 +245,7 @@ func (e *egress) tunnelled(w http.ResponseWriter, r *http.Request) {
 }
 
 // request decides on one request and passes it on.
-func (e *egress) request(w http.ResponseWriter, r *http.Request, by *caller, to place) {
+func (e *egress) request(w http.ResponseWriter, r *http.Request, by *caller, to egressAddress) {
 	allowed := e.allowed(by, to)
 	if !slices.ContainsFunc(allowed, func(at *wire.NetworkEndpoint) bool { return lets(at, r) }) {
 		deny(w, http.StatusForbidden, "policy_denied")
@@ -272,14 +272,14 @@ func (e *egress) request(w http.ResponseWriter, r *http.Request, by *caller, to 
 	forward.ServeHTTP(w, r)
 }
 
-func (e *egress) lead(to place) *url.URL {
+func (e *egress) lead(to egressAddress) *url.URL {
 	e.g.mu.Lock()
 	defer e.g.mu.Unlock()
 	return e.g.leads[to.String()]
 }
 
 // allowed are the endpoints of the sandbox's policy that let a program, or an ancestor of it, reach a place.
-func (e *egress) allowed(by *caller, to place) []*wire.NetworkEndpoint {
+func (e *egress) allowed(by *caller, to egressAddress) []*wire.NetworkEndpoint {
 	if ip := net.ParseIP(to.host); ip != nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast()) {
 		return nil
 	}
@@ -306,7 +306,7 @@ func (e *egress) allowed(by *caller, to place) []*wire.NetworkEndpoint {
 }
 
 // names says whether an endpoint is that place; "*." stands for one label and "**." for some.
-func names(at *wire.NetworkEndpoint, to place) bool {
+func names(at *wire.NetworkEndpoint, to egressAddress) bool {
 	host, ports := strings.ToLower(at.GetHost()), at.GetPorts()
 	if len(ports) == 0 {
 		ports = []uint32{at.GetPort()}
@@ -379,7 +379,7 @@ func fits(method, path string, r *http.Request) bool {
 var placeholders = regexp.MustCompile(regexp.QuoteMeta(placeholder) + `(?:v\d+_)?([A-Za-z_][A-Za-z0-9_]*)`) //nolint:gochecknoglobals // constant
 
 // resolve puts the credentials into a request that its placeholders stand for, or says why not.
-func (e *egress) resolve(r *http.Request, sandbox string, to place) (status int, why string) {
+func (e *egress) resolve(r *http.Request, sandbox string, to egressAddress) (status int, why string) {
 	e.g.mu.Lock()
 	defer e.g.mu.Unlock()
 	put := func(text string) string {
@@ -405,7 +405,7 @@ func (e *egress) resolve(r *http.Request, sandbox string, to place) (status int,
 
 // credential is a value of a sandbox's providers, and whether it may go to a place: only to the endpoints of the provider's
 // profile. g.mu is held.
-func (g *Gateway) credential(sandbox, key string, to place) (value string, bound, known bool) {
+func (g *Gateway) credential(sandbox, key string, to egressAddress) (value string, bound, known bool) {
 	r := g.byID(sandbox)
 	if r == nil {
 		return "", false, false

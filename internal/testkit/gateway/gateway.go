@@ -72,8 +72,8 @@ type backend interface {
 	connect(ctx context.Context, id string) error // returns when the supervisor of a container answers
 	exec(id string, c command, emit func(stderr bool, data []byte)) (code int, err error)
 	remove(id string) (found bool, err error)
-	halt(id string) error               // stops it, and keeps its files
-	look() (map[string]observed, error) // by sandbox id
+	halt(id string) error                     // stops it, and keeps its files
+	inspectAll() (map[string]observed, error) // by sandbox id
 	version() string
 	engine() string
 	close()
@@ -288,7 +288,7 @@ func (g *Gateway) Rows() map[string]wire.SandboxPhase {
 // Reconcile does at once what the gateway does to rows without a container when its time of grace is over.
 func (g *Gateway) Reconcile() {
 	g.t.Helper()
-	seen, err := g.back.look()
+	seen, err := g.back.inspectAll()
 	if err != nil {
 		g.t.Errorf("look at the containers: %v", err)
 		return

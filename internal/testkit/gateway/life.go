@@ -91,7 +91,7 @@ func (l *life) take(r *row) {
 	halted := r.halted
 	l.g.work.Go(func() {
 		defer cancel()
-		seen, err := l.g.back.look()
+		seen, err := l.g.back.inspectAll()
 		at, there := seen[r.id()]
 		switch {
 		case err != nil:
@@ -129,7 +129,7 @@ func (l *life) watch() {
 		if len(watched) == 0 {
 			continue
 		}
-		seen, err := l.g.back.look()
+		seen, err := l.g.back.inspectAll()
 		if err != nil {
 			continue
 		}

@@ -237,7 +237,7 @@ func (m *memory) halt(id string) error {
 	return nil
 }
 
-func (m *memory) look() (map[string]observed, error) {
+func (m *memory) inspectAll() (map[string]observed, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string]observed{}

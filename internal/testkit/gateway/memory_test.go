@@ -40,7 +40,7 @@ func TestASandboxFromItsMakingToItsEnd(t *testing.T) {
 	if code(t, codes.NotFound, err); status.Convert(err).Message() != "workspace 'nope' not found" {
 		t.Errorf("%v", err)
 	}
-	seen := held(t, g, Vanishing)
+	seen := holdMoment(t, g, Vanishing)
 	for range 2 {
 		if !c.delete("one") {
 			t.Error("it is not deleted")
@@ -228,7 +228,7 @@ func TestListing(t *testing.T) {
 func TestDeletesThatAreNotWhatTheySay(t *testing.T) {
 	g := Memory(t, Options{})
 	c := dial(t, g)
-	landed := held(t, g, Landing)
+	landed := holdMoment(t, g, Landing)
 	_, err := c.CreateSandbox(bounded(t), request("early"))
 	must(t, err)
 	if !c.delete("early") {

@@ -29,8 +29,8 @@ type row struct {
 
 func (r *row) id() string                      { return r.sandbox.GetMetadata().GetId() }
 func (r *row) phase() wire.SandboxPhase        { return r.sandbox.GetStatus().GetPhase() }
-func (r *row) told() *wire.Sandbox             { return proto.CloneOf(r.sandbox) }
-func (r *row) response() *wire.SandboxResponse { return &wire.SandboxResponse{Sandbox: r.told()} }
+func (r *row) snapshot() *wire.Sandbox         { return proto.CloneOf(r.sandbox) }
+func (r *row) response() *wire.SandboxResponse { return &wire.SandboxResponse{Sandbox: r.snapshot()} }
 
 // stuck rows are those that only the time of grace ends, when they have no container.
 func (r *row) stuck() bool {
@@ -119,7 +119,7 @@ func (l *life) CreateSandbox(ctx context.Context, req *wire.CreateSandboxRequest
 		}
 		l.g.rows[name] = r
 		l.set(r, wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING, "Starting", "the sandbox is being provisioned")
-		made.sandbox, made.env = r.told(), l.environment(r)
+		made.sandbox, made.env = r.snapshot(), l.environment(r)
 	}) {
 		err = broken()
 	}
@@ -181,7 +181,7 @@ func (l *life) connect(ctx context.Context, r *row) {
 		if err == nil {
 			break
 		}
-		seen, err := l.g.back.look()
+		seen, err := l.g.back.inspectAll()
 		if at := seen[r.id()]; err == nil && at.state == exited {
 			l.fail(r, &unfit{"ContainerExited", fmt.Sprintf("the container of the sandbox exited with code %d", at.code)})
 			return
@@ -279,7 +279,7 @@ func (l *life) ListSandboxes(_ context.Context, req *wire.ListSandboxesRequest) 
 	rows = rows[min(int(req.GetOffset()), len(rows)):]
 	out := &wire.ListSandboxesResponse{}
 	for _, r := range rows[:min(limit, len(rows))] {
-		out.Sandboxes = append(out.Sandboxes, r.told())
+		out.Sandboxes = append(out.Sandboxes, r.snapshot())
 	}
 	return out, nil
 }
@@ -322,7 +322,7 @@ func (l *life) DeleteSandbox(ctx context.Context, req *wire.DeleteSandboxRequest
 		if already = r.phase() == wire.SandboxPhase_SANDBOX_PHASE_DELETING; already {
 			return
 		}
-		before, coming, connected = r.told().GetStatus(), r.busy, r.connected
+		before, coming, connected = r.snapshot().GetStatus(), r.busy, r.connected
 		r.busy, r.connected = true, false
 		r.abort()
 		r.sandbox.Metadata.DeletionTimestampMs = time.Now().UnixMilli()
