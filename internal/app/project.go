@@ -38,12 +38,10 @@ func (p projects) reader() (*script.Runner, error) {
 		return nil, err
 	}
 	r := runner(p.d, s)
-	dir, err := s.Home()
-	if err != nil {
-		return r, nil
-	}
-	if home, err := store.OpenHome(dir, false); err == nil { // which nobody else can write
-		r.Bundles, r.Recalls = home.BundlesDir(), true
+	if dir, err := s.Home(); err == nil { // without one there is nothing recorded
+		if home, err := store.OpenHome(dir, false); err == nil { // which nobody else can write
+			r.Bundles, r.Recalls = home.BundlesDir(), true
+		}
 	}
 	return r, nil
 }

@@ -79,21 +79,13 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 		Mode: evaluate, Root: root, Entry: entry, Bundle: known, Export: opts.Export, Call: opts.Call, Args: opts.Args,
 		Seed: opts.Seed, Now: opts.Now, Limits: limits,
 	}); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, protocol.Bundle{}, err
+		return nil, protocol.Bundle{}, causeOf(ctx, err)
 	}
 
 	server := &fileServer{fs: fs, overlay: r.Overlay}
 	var conversation []fileExchange
 	var bundle protocol.Bundle
-	died := func(err error) error {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return r.childDied(err, entry, limits, bundle.Code != "")
-	}
+	died := func(err error) error { return r.childDied(causeOf(ctx, err), entry, limits, bundle.Code != "") }
 	defer t.endWith(ctx)()
 	t.watch.Begin(bundleTime)
 	for {
@@ -143,6 +135,14 @@ func (r *Runner) Evaluate(ctx context.Context, root, entry string, opts EvalOpti
 			return nil, bundle, failure.New(failure.Internal, "the isolate said %q while %s was evaluated", m.Type, entry)
 		}
 	}
+}
+
+// causeOf is why a call that met err ended: the end of its context, where there was one.
+func causeOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // Start starts a workflow from a pinned bundle. No file of the project is needed any more. Start.Limits, where they are
