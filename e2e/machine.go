@@ -751,7 +751,7 @@ func (w *Machine) CheckSignalled(sigs []syscall.Signal, code int, out, errs stri
 	case killed: // nobody can say anything
 	case r.State == "interrupted" && !strings.Contains(errs, "laufwerk resume "+r.ID):
 		w.T.Errorf("exit %d, and nobody says how to go on\n%s%s", code, out, errs)
-	case r.State == "interrupted" && !strings.Contains(errs, "kept") && !strings.Contains(errs, "under its supervisor"):
+	case r.State == "interrupted" && !strings.Contains(errs, "kept") && !strings.Contains(errs, "under their supervisors"):
 		w.T.Errorf("exit %d, and nobody says what is kept\n%s%s", code, out, errs)
 	}
 }
