@@ -99,12 +99,16 @@ func TestTheLiveViewOnATerminal(t *testing.T) {
 		return strings.HasSuffix(strings.TrimSpace(s), "Is it ok? [y/N]") && !spinning.MatchString(s)
 	})
 	p.tmux("send-keys", "y", "Enter")
-	const view = `(?m)^Is it ok\? \[y/N\] y\n✓ question ok.*\n` + spinners + ` 写手 · check +\d+s\n  \| line 3\n  \| line 4\n  \| line 5\n\s*$`
-	p.matches(view)
+	view := func(name string) string {
+		return `(?m)^Is it ok\? \[y/N\] y\n✓ question ok.*\n` + spinners + ` ` + name + ` +\d+s\n  \| line 3\n  \| line 4\n  \| line 5\n\s*$`
+	}
+	p.matches(view("写手 · check"))
 	p.untouched()
-	for _, columns := range []string{"24", "100", "60"} {
+	p.tmux("resize-window", "-x", "24")
+	p.matches(view("写手 · che…")) // a name has at most half of the columns
+	for _, columns := range []string{"100", "60"} {
 		p.tmux("resize-window", "-x", columns)
-		p.matches(view)
+		p.matches(view("写手 · check"))
 	}
 	w.Mark("go")
 	p.matches(`(?m)^Is it ok\? \[y/N\] y\n✓ question ok.*\n✗ 写手 · check  exit 3  .*\n  \| line 1\n(  \| line \d\n){4}` + spinners + ` 写手 · after +\d+s\n  \| more\n\s*$`)
