@@ -132,9 +132,7 @@ verify-release: ## two releases are identical, and each carries what its contain
 
 verify-sdk: ## the TypeScript half, and what init writes, against real tsc
 	sdk/verify.sh
-	sdk/node_modules/.bin/tsc -p templates
-	sdk/node_modules/.bin/tsc -p templates/tsconfig.docker.json
-	sdk/node_modules/.bin/tsc -p templates/tsconfig.openshell.json
+	for config in templates/tsconfig*.json; do sdk/node_modules/.bin/tsc -p "$$config"; done
 
 .PHONY: verify-commands update-commands
 verify-commands: ## docs/commands and docs/man are what the command tree says

@@ -5,6 +5,7 @@ package templates
 import (
 	"cmp"
 	"embed"
+	"encoding/json"
 	"fmt"
 )
 
@@ -27,41 +28,42 @@ const (
 });`
 )
 
-// Reviewed holds the example of the kinds that enforce read-only access: it has a reviewer more. It stands there as for the
-// kind ReviewedFor.
+// Reviewed holds the example of the kinds that enforce read-only access: it has a reviewer more.
+const Reviewed = "reviewed"
+
+// The kinds for which the examples stand in the files: "project" has the first one's, Reviewed the other's.
 const (
-	Reviewed    = "reviewed"
+	PlainFor    = "local"
 	ReviewedFor = "docker"
 )
 
 // Policy is the file of the policies of a gateway's targets, as seen from a project's laufwerk directory.
 const Policy = "openshell/policy.ts"
 
+// KindFile describes a kind of targets, beside its templates: a Kind.
+const KindFile = "kind.json"
+
 // Kind is what `laufwerk init` says of the targets of a kind, and does for them.
 type Kind struct {
-	Target  string // the id of those that are given none; "" is the kind's name
-	Named   bool   // the id is written also where it is the kind's name
-	Host    bool   // agents run on this machine: nothing keeps them from writing, and there is no image
-	Gateway bool   // a gateway makes the sandboxes: it has to be given the login first, and Policy says where they connect to
-	Prepare bool   // `laufwerk prepare` makes something ready for them
-	Sandbox string // where one of their agents runs: "container"
-	Runs    string // completes "Agents run …"
+	Target   string `json:"target"`   // the id of those that are given none; "" is the kind's name
+	Named    bool   `json:"named"`    // the id is written also where it is the kind's name
+	Host     bool   `json:"host"`     // agents run on this machine
+	ReadOnly bool   `json:"readOnly"` // read-only access is enforced: the example has a reviewer
+	Gateway  bool   `json:"gateway"`  // a gateway makes the sandboxes: it has to be given the login first, and Policy says where they connect to
+	Prepares string `json:"prepares"` // what `laufwerk prepare KIND` does with an agent program: "installs it"; "" where there is nothing to prepare
+	Sandbox  string `json:"sandbox"`  // where one of their agents runs: "container"
+	Runs     string `json:"runs"`     // completes "Agents run …"
 }
 
 // KindOf is what there is to say of a kind of targets.
 func KindOf(name string) Kind {
-	switch name {
-	case "local":
-		return Kind{Host: true, Prepare: true, Sandbox: "machine", Runs: "on this machine, with your permissions: copies of the files, no sandbox"}
-	case "docker":
-		return Kind{Prepare: true, Sandbox: "container", Runs: "in containers of this machine, on copies of the files"}
-	case "openshell":
-		return Kind{
-			Target: "secure-coding", Named: true, Gateway: true, Prepare: true, Sandbox: "sandbox",
-			Runs: "in sandboxes of an OpenShell gateway of this machine, on copies of the files",
+	k := Kind{Sandbox: "sandbox", Runs: "in sandboxes, on copies of the files"}
+	if b, err := Files.ReadFile("execution/" + name + "/" + KindFile); err == nil {
+		if err := json.Unmarshal(b, &k); err != nil {
+			panic(err) // it is embedded
 		}
 	}
-	return Kind{Sandbox: "sandbox", Runs: "in sandboxes, on copies of the files"}
+	return k
 }
 
 // Target is the id of a kind's targets that are given none.
@@ -69,11 +71,11 @@ func Target(kind string) string { return cmp.Or(KindOf(kind).Target, kind) }
 
 // CodexComment is the line above Codex for the targets of a kind.
 func CodexComment(kind string) string {
-	does := "puts it into an image"
-	if KindOf(kind).Host {
-		does = "installs it"
+	prepare := ""
+	if does := KindOf(kind).Prepares; does != "" {
+		prepare = fmt.Sprintf("\"laufwerk prepare %s\" %s, ", kind, does)
 	}
-	return fmt.Sprintf("// Codex, with the login of your ChatGPT subscription: \"laufwerk prepare %s\" %s, \"laufwerk doctor\" checks it.\n", kind, does)
+	return fmt.Sprintf("// Codex, with the login of your ChatGPT subscription: %s\"laufwerk doctor\" checks it.\n", prepare)
 }
 
 // Command is an agent that is any program; Agent in it becomes an array of strings.

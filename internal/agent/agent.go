@@ -2,7 +2,7 @@
 // how a turn is started and continued, what its events say, how its end is judged, how it is stopped. Never where it runs:
 // that is a provider's.
 //
-// To add an agent program: a folder below this one, one line in internal/app, its module in sdk/, its template.
+// To add an agent program: a folder below this one, one line in internal/app, its module in sdk/.
 package agent
 
 import (

@@ -253,7 +253,7 @@ func initHint(o *initOptions, doc initDocument) string {
 	case kind.Gateway:
 		lines = []string{"laufwerk provision " + doc.Execution + " --target " + doc.Target, prepareCommand(doc),
 			"laufwerk doctor --execution " + doc.Execution + " --target " + doc.Target}
-	case kind.Prepare && doc.Prepared == nil && (!o.agentGiven || !kind.Host):
+	case kind.Prepares != "" && doc.Prepared == nil && (!o.agentGiven || !kind.Host):
 		lines = []string{prepareCommand(doc) + " && laufwerk doctor"}
 	case !kind.Host:
 		lines = []string{"laufwerk doctor"}

@@ -61,12 +61,14 @@ type Program struct {
 	Says    string   // what `--version` prints
 	// Binary is the native executable's path below the tree, "" for a platform that has none ("linux/amd64").
 	Binary func(platform string) string
+	// HomeVariable names the variable that leads it to its private home; "" for none.
+	HomeVariable string
 }
 
 // NewProgram is what is installed of an agent program that has a recipe.
 func NewProgram(p agent.Program) Program {
 	r := p.Recipe()
-	out := Program{Name: p.Name(), Title: p.Title(), Version: r.Version, Install: agent.PNPMInstall(), Says: r.Says(), Binary: r.Binary}
+	out := Program{Name: p.Name(), Title: p.Title(), Version: r.Version, Install: agent.PNPMInstall(), Says: r.Says(), Binary: r.Binary, HomeVariable: r.HomeVariable}
 	for _, f := range r.PNPMFiles() {
 		out.Files = append(out.Files, File{Path: f.Name, Mode: 0o644, Data: f.Content})
 	}

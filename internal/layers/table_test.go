@@ -159,11 +159,7 @@ type rule struct {
 
 var rules = []rule{
 	{"internal/testkit", []string{"internal/testkit", "e2e"}, "testkit is for tests"},
-	{"internal/providers/docker", []string{"internal/app", "bench"}, "the composition root alone knows the concrete providers"},
-	{"internal/providers/local", []string{"internal/app", "bench"}, "the composition root alone knows the concrete providers"},
-	{"internal/providers/openshell", []string{"internal/app", "bench"}, "the composition root alone knows the concrete providers"},
-	{"internal/providers/entered", []string{"internal/providers"}, "it is part of providers"},
-	{"internal/providers/sessiondir", []string{"internal/providers"}, "it is part of providers"},
+	{"internal/providers/", []string{"internal/app", "bench", "internal/providers"}, "the composition root alone knows the concrete providers"},
 	{"internal/agent/", []string{"internal/app", "bench", "e2e", "internal/testkit"}, "the composition root alone knows the concrete agent programs"},
 	{"google.golang.org/grpc", []string{"internal/openshell", "internal/testkit"}, "internal/openshell speaks to gateways, and knows what each answer proves"},
 	{"github.com/charmbracelet/bubbletea", nil, "its package init asks the terminal for its colours, in every process"},

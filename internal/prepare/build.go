@@ -215,7 +215,11 @@ func (p *preparation) runProgram(ctx context.Context, container string) error {
 	var out, errs bytes.Buffer // not mixed: a warning in the middle of the version would be neither
 	says := p.Cache.Program.Says
 	program := path.Join(p.Cache.Prefix, p.Cache.Program.Binary(p.recipe.Platform))
-	c := dockerengine.Command{Argv: []string{program, "--version"}, Env: []string{"HOME=/tmp", "CODEX_HOME=/tmp"}, Dir: "/"}
+	env := []string{"HOME=/tmp"}
+	if name := p.Cache.Program.HomeVariable; name != "" {
+		env = append(env, name+"=/tmp")
+	}
+	c := dockerengine.Command{Argv: []string{program, "--version"}, Env: env, Dir: "/"}
 	code, _, err := p.engine.Exec(ctx, container, c, &limitedWriter{w: &out, left: 4096}, &limitedWriter{w: &errs, left: 4096})
 	if err != nil {
 		return failure.Wrap(err, failure.Failed, "try the prepared %s", p.Cache.Program.Title)

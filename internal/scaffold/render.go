@@ -91,8 +91,8 @@ func render(o Options, module string) ([]File, error) {
 		return nil, failure.New(failure.Usage, "there is no template for the execution %q", o.Execution)
 	}
 	swaps := []string{templates.Project, literal(o.ProjectID), templates.Execution, `"../../` + module + `"`}
-	sources, comment := []string{"project", "execution/" + o.Execution}, templates.CodexComment(o.Execution)
-	if !templates.KindOf(o.Execution).Host {
+	sources, comment := []string{"project", "execution/" + o.Execution}, templates.CodexComment(templates.PlainFor)
+	if templates.KindOf(o.Execution).ReadOnly {
 		sources = []string{"project", templates.Reviewed, "execution/" + o.Execution}
 		comment = templates.CodexComment(templates.ReviewedFor)
 	}
@@ -108,7 +108,7 @@ func render(o Options, module string) ([]File, error) {
 	for _, from := range sources {
 		err := fs.WalkDir(templates.Files, from, func(p string, e fs.DirEntry, err error) error {
 			rel := strings.TrimPrefix(p, from+"/")
-			if err != nil || e.IsDir() || strings.HasPrefix(rel, "workflows/") && !o.Example {
+			if err != nil || e.IsDir() || rel == templates.KindFile || strings.HasPrefix(rel, "workflows/") && !o.Example {
 				return err
 			}
 			if rel == "execution.ts" {
