@@ -14,6 +14,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/laufwerk/laufwerk/e2e"
+	"github.com/laufwerk/laufwerk/internal/agent"
+	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
@@ -49,7 +51,7 @@ func newLedger(b *e2e.DockerMachine) *ledger {
 	b.T.Cleanup(e.Close)
 	l := &ledger{b: b, home: home, store: store.Open(home, time.Now, "the test")}
 	l.provider = docker.New(docker.Config{
-		Executable: b.Program, Now: time.Now, UID: os.Getuid(), GID: os.Getgid(), State: home.Dir(),
+		Executable: b.Program, Now: time.Now, UID: os.Getuid(), GID: os.Getgid(), State: home.Dir(), Programs: agent.Programs{codex.New()},
 		Connect: func(context.Context, string) (*dockerengine.Engine, error) { return e, nil },
 	})
 	l.driver = claims.NewDriver(claims.Options{Store: l.store, Now: time.Now, Owner: l.store.ID, Resources: func(claims.Kind, string) (resource.Manager, bool) { return l.provider, true }})
@@ -79,7 +81,7 @@ func (l *ledger) over(id string) {
 
 // request asks for a container that is never started.
 func (l *ledger) request(run, operation string) (claims.Request, error) {
-	def, err := docker.New(docker.Config{}).Validate(json.RawMessage(`{"image":"` + engine.Busybox + `","network":"none"}`))
+	def, err := docker.New(docker.Config{Programs: agent.Programs{codex.New()}}).Validate(json.RawMessage(`{"image":"` + engine.Busybox + `","network":"none"}`))
 	if err != nil {
 		return claims.Request{}, err
 	}

@@ -46,7 +46,7 @@ func replays() map[string]replay {
 		"C29": {"no answer of the daemon is read as a running one", []string{"dockerengine: TestConnectSaysWhatIsWrong", "openshell: TestNoGateway"}, ""},
 		"C31": {"a missing credential helper fails what needs none", []string{"dockerengine: TestFindInTheOrderOfDockersCLI", "dockerengine: TestHelpers"}, ""},
 		"C33": {"plain text against TLS fails without a word", []string{"openshell: TestNoGateway", "openshell: TestRefusedRegistrations"}, ""},
-		"C35": {"the checks pass though the files behind them hold nothing", []string{"script: doctor/codex", "login: TestLoginsThatAreRefused", "e2e/docker: TestDoctorOfClaimsInContainers", "e2e/local: TestDoctorOfProcesses", "e2e/local: TestDoctorOfWhatWaitsForAPerson", "providers/openshell: TestTheLoginThatTheGatewayHolds"}, ""},
+		"C35": {"the checks pass though the files behind them hold nothing", []string{"script: doctor/codex", "agent/codex: TestLoginsThatAreRefused", "e2e/docker: TestDoctorOfClaimsInContainers", "e2e/local: TestDoctorOfProcesses", "e2e/local: TestDoctorOfWhatWaitsForAPerson", "providers/openshell: TestTheLoginThatTheGatewayHolds"}, ""},
 
 		"C37": {"one unreadable path ends everything without its name", []string{"script: run/case-files", "workspace: TestUnreadablePathsAreAllNamed", "workspace: TestUnreadablePathsOfAWorkspaceAreNotTakenForDeleted"}, ""},
 		"C38": {"files that lead out of the source are written", []string{"script: run/bad-agent-files", "script: run/bad-agent-workspace", "writeback: TestRefused", "writeback: TestBelowALinkOfTheFreeze"}, ""},
