@@ -28,8 +28,8 @@ type Tool struct {
 	Version string `json:"version,omitempty"` // the first line that it says to --version; "" where it says none
 }
 
-// versionLimit is how long a program may take to tell its version.
-const versionLimit = 5 * time.Second
+// VersionLimit is how long a program may take to tell its version. On a busy machine a package manager takes seconds.
+const VersionLimit = 20 * time.Second
 
 func runProbe(env *system.Env, _ []string) error {
 	p := Probed{UID: system.UID(), GID: system.GID(), Path: env.Var("PATH"), Tools: map[string]Tool{}}
@@ -47,7 +47,7 @@ func runProbe(env *system.Env, _ []string) error {
 }
 
 func version(path string) (line string) {
-	ctx, cancel := context.WithTimeout(context.Background(), versionLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), VersionLimit)
 	defer cancel()
 	err := process.RunTool(ctx, process.Tool{Name: path, Args: []string{"--version"}, Dir: "/"}, func(r io.Reader) error {
 		b, err := io.ReadAll(io.LimitReader(r, 4096))

@@ -138,6 +138,8 @@ func (in installer) findTools(ctx context.Context) (pnpm []string, err error) {
 	switch {
 	case !ok:
 		lacks = append(lacks, "node")
+	case node.Version == "":
+		lacks = append(lacks, fmt.Sprintf("a node that tells its version within %s", inside.VersionLimit))
 	case major(node.Version) < leastNode:
 		lacks = append(lacks, fmt.Sprintf("node %d or newer (it has %s)", leastNode, node.Version))
 	}
@@ -145,6 +147,8 @@ func (in installer) findTools(ctx context.Context) (pnpm []string, err error) {
 		pnpm = []string{tool.Path}
 	} else if has, err := in.hasNPM(ctx); err != nil {
 		return nil, err
+	} else if !has && ok && tool.Version == "" { // which it may do another time: that it is there is known
+		lacks = append(lacks, fmt.Sprintf("a pnpm that tells its version within %s (npm would do)", inside.VersionLimit))
 	} else if !has {
 		lacks = append(lacks, "pnpm (npm would do)")
 	}
