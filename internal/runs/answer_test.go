@@ -112,7 +112,7 @@ func settling() bool {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".settle") {
+		if strings.HasSuffix(f.Function, ".recordOutcome") {
 			return true
 		}
 		if !more {
