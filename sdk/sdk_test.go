@@ -1,15 +1,14 @@
 package sdk
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
 
 func TestEveryPublicModuleIsServedAndDeclared(t *testing.T) {
 	modules := Modules()
-	if !slices.Contains(modules, "@laufwerk/sdk") || !slices.Contains(modules, "@laufwerk/execution") {
-		t.Errorf("the public modules are %s", strings.Join(modules, ", "))
+	if len(modules) != 11 {
+		t.Errorf("there are %d public modules: %s", len(modules), strings.Join(modules, ", "))
 	}
 	for _, m := range modules {
 		if _, ok := Source(m); !ok {
