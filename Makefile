@@ -25,7 +25,7 @@ CRASH_TESTS    = ^($(shell grep -ho '^func Test[A-Za-z0-9]*' $(CRASH_FILES) | se
 # Of one package's tests, against those that hang: one with containers and kills takes minutes on a small machine.
 TEST_LIMIT ?= 25m
 # Packages whose tests run side by side. Twice as many as there are processors is a fifth faster, since they wait for engines and
-# processes much of the time; but then a container of internal/inside's tests was seen to end early, and nobody knows why yet.
+# processes much of the time; but then a container of internal/guest's tests was seen to end early, and nobody knows why yet.
 TEST_PACKAGES ?= $(shell getconf _NPROCESSORS_ONLN)
 TEST_FLAGS    ?=
 GO_TEST       := go test -p $(TEST_PACKAGES) -timeout $(TEST_LIMIT) $(TEST_FLAGS)
@@ -129,7 +129,7 @@ verify-release: ## two releases are identical, and each carries what its contain
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(MAKE) --no-print-directory release DIST="$$tmp/one"; $(MAKE) --no-print-directory release DIST="$$tmp/two" >/dev/null; \
 	diff -r "$$tmp/one" "$$tmp/two"; echo "two releases are identical"; \
-	LAUFWERK_RELEASE="$$tmp/one" go test -count=1 -run TestRelease ./internal/inside/carried
+	LAUFWERK_RELEASE="$$tmp/one" go test -count=1 -run TestRelease ./internal/guest/carried
 
 verify-sdk: ## the TypeScript half, and what init writes, against real tsc
 	sdk/verify.sh

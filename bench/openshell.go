@@ -17,7 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
@@ -192,11 +192,11 @@ func newBare(b *bench, g *client.Gateway, dir, image string) (*bare, error) {
 		}
 		mounts = append(mounts, map[string]any{"type": "bind", "source": source, "target": target, "read_only": false})
 	}
-	mounts = append(mounts, map[string]any{"type": "bind", "source": b.binary, "target": inside.Binary, "read_only": true})
+	mounts = append(mounts, map[string]any{"type": "bind", "source": b.binary, "target": guest.Binary, "read_only": true})
 	driver, err := structpb.NewStruct(map[string]any{"docker": map[string]any{"mounts": mounts}})
 	return &bare{b: b, g: g, request: &wire.CreateSandboxRequest{Spec: &wire.SandboxSpec{
 		Template: &wire.SandboxTemplate{Image: image, DriverConfig: driver}, Providers: []string{"bench"},
-		Policy: policy.Sandbox(nil, true, os.Getuid(), os.Getgid()), Command: inside.HoldMain(policy.Ops+"/ready", "bare"),
+		Policy: policy.Sandbox(nil, true, os.Getuid(), os.Getgid()), Command: guest.HoldMain(policy.Ops+"/ready", "bare"),
 	}}}, err
 }
 

@@ -1,4 +1,4 @@
-// Release packs our own program for `make release`, which lays what comes out of it over internal/inside/carried.
+// Release packs our own program for `make release`, which lays what comes out of it over internal/guest/carried.
 //
 // Of the directory that is its argument it takes the plain builds linux-amd64 and linux-arm64, and puts beside each what a
 // binary carries of it, and for each platform of a release the overlay to build it with: linux-arm64.json has all but the
@@ -18,7 +18,7 @@ import (
 )
 
 // at is where a release's binary has them; the build runs in the root of the module.
-const at = "internal/inside/carried/packed"
+const at = "internal/guest/carried/packed"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {

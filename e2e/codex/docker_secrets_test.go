@@ -17,7 +17,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/e2e"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
@@ -101,7 +101,7 @@ func TestCodexInContainersOutlivesItsWorkerAndKeepsTheLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range changes { // the engine makes the places of mounts, and what has none is as in the image
-		ours := strings.HasPrefix(c.Path, "/laufwerk") || c.Path == inside.Binary || strings.HasPrefix(inside.Binary, c.Path+"/")
+		ours := strings.HasPrefix(c.Path, "/laufwerk") || c.Path == guest.Binary || strings.HasPrefix(guest.Binary, c.Path+"/")
 		if !ours && c.Path != "/workspace" && c.Path != "/tmp" && c.Path != "/run" {
 			t.Errorf("the writable layer has %s", c.Path)
 		}

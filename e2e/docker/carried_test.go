@@ -17,7 +17,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/laufwerk/laufwerk/e2e"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/testkit"
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
@@ -67,7 +67,7 @@ func release(t *testing.T) (path, unpacked string) {
 	over := map[string]string{}
 	for ending, content := range map[string][]byte{".gz": packed.Bytes(), ".sha256": []byte(digest + "\n")} {
 		name := "linux-" + arch + ending
-		over["../../internal/inside/carried/packed/"+name] = filepath.Join(dir, name)
+		over["../../internal/guest/carried/packed/"+name] = filepath.Join(dir, name)
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestDockerWithTheProgramThatAReleaseCarries(t *testing.T) {
 	box := inspectContainer(b)
 	var source string
 	for _, m := range box.Mounts {
-		if m.Destination == inside.Binary {
+		if m.Destination == guest.Binary {
 			source = m.Source
 		}
 	}

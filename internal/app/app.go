@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"github.com/laufwerk/laufwerk/internal/cli"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/script"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -35,7 +35,7 @@ func entries() map[string]Entry {
 		script.Argument:       isolate,
 		cli.DemoAgentArgument: cli.RunDemoAgent,
 		supervise.Argument:    func(args []string, env *system.Env) int { return supervise.Main(env, args) },
-		inside.Argument:       func(args []string, env *system.Env) int { return inside.Main(env, args) },
+		guest.Argument:        func(args []string, env *system.Env) int { return guest.Main(env, args) },
 	}
 }
 

@@ -57,8 +57,8 @@ var table = []layer{
 			{"supervise", "the process that owns a command or turn, and its client"},
 		}, {
 			{"dockerengine/owned", "containers that stand for a claim, told from a stranger's"},
-			{"inside", "our binary inside a sandbox, and its host half"},
-			{"inside/carried", "the build of our binary for a container's platform"},
+			{"guest", "our binary inside a sandbox, and its host half"},
+			{"guest/carried", "the build of our binary for a container's platform"},
 		}, {
 			{"imagecache", "keeps and finds prepared images: recipes, receipts, names"},
 		},

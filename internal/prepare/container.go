@@ -22,7 +22,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -206,7 +206,7 @@ func (s containerSpec) clear(ctx context.Context) error {
 func (s containerSpec) want() owned.ContainerSpec {
 	host := owned.HardenedHostConfig(s.Resources)
 	host.NetworkMode, host.UsernsMode = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS)
-	host.Mounts = []mount.Mount{owned.Bind(s.Binary, inside.Binary, true)}
+	host.Mounts = []mount.Mount{owned.Bind(s.Binary, guest.Binary, true)}
 	ready := "/tmp/" + readyFile
 	if s.Purpose == toProve {
 		host.ReadonlyRootfs = true
@@ -217,12 +217,12 @@ func (s containerSpec) want() owned.ContainerSpec {
 		host.Tmpfs[privateDir] = "rw,nosuid,nodev,noexec,size=8m,mode=0700"
 	}
 	for _, v := range s.Volumes {
-		if _, ok := host.Tmpfs[v]; !ok && !strings.HasPrefix(v, "/laufwerk") && !strings.HasPrefix(v, path.Dir(inside.Binary)) {
+		if _, ok := host.Tmpfs[v]; !ok && !strings.HasPrefix(v, "/laufwerk") && !strings.HasPrefix(v, path.Dir(guest.Binary)) {
 			host.Tmpfs[v] = "rw,nosuid,nodev,exec,mode=1777"
 		}
 	}
 	return owned.ContainerSpec{Host: host, Config: &container.Config{
-		User: s.User, WorkingDir: "/", Entrypoint: []string{inside.Binary}, Cmd: inside.Init(ready, s.Nonce)[1:],
+		User: s.User, WorkingDir: "/", Entrypoint: []string{guest.Binary}, Cmd: guest.Init(ready, s.Nonce)[1:],
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, StopSignal: "SIGKILL",
 	}}
 }
@@ -348,7 +348,7 @@ func (s containerSpec) start(ctx context.Context, e *dockerengine.Engine, id str
 		}
 	}
 	var over error
-	_, err = inside.AwaitProof(ctx, filepath.Join(s.Stage, readyFile), s.Nonce, inside.Seen, func(ctx context.Context) error {
+	_, err = guest.AwaitProof(ctx, filepath.Join(s.Stage, readyFile), s.Nonce, guest.Seen, func(ctx context.Context) error {
 		_, over = s.runs(ctx, e, id)
 		return over
 	})

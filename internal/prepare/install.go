@@ -13,8 +13,8 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
-	"github.com/laufwerk/laufwerk/internal/inside"
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/resource"
@@ -119,11 +119,11 @@ func (p *preparation) install(ctx context.Context, container string, log io.Writ
 // findTools looks for what sessions and the installation need. The command is nil where npm has to bring a pnpm.
 func (in installer) findTools(ctx context.Context) (pnpm []string, err error) {
 	var out bytes.Buffer
-	code, _, err := in.engine.Exec(ctx, in.container, dockerengine.Command{Argv: inside.Probe(), User: root, Dir: "/"}, &out, io.Discard)
+	code, _, err := in.engine.Exec(ctx, in.container, dockerengine.Command{Argv: guest.Probe(), User: root, Dir: "/"}, &out, io.Discard)
 	if err != nil {
 		return nil, failure.Wrap(err, failure.Failed, "look what the image %s has", in.Image)
 	}
-	p, err := inside.ReadProbe(out.Bytes())
+	p, err := guest.ReadProbe(out.Bytes())
 	if err != nil || code != 0 {
 		return nil, failure.New(failure.NotReady, "our own program does not run in a container of %s (exit code %d)", in.Image, code)
 	}
@@ -139,7 +139,7 @@ func (in installer) findTools(ctx context.Context) (pnpm []string, err error) {
 	case !ok:
 		lacks = append(lacks, "node")
 	case node.Version == "":
-		lacks = append(lacks, fmt.Sprintf("a node that tells its version within %s", inside.VersionLimit))
+		lacks = append(lacks, fmt.Sprintf("a node that tells its version within %s", guest.VersionLimit))
 	case major(node.Version) < leastNode:
 		lacks = append(lacks, fmt.Sprintf("node %d or newer (it has %s)", leastNode, node.Version))
 	}
@@ -148,7 +148,7 @@ func (in installer) findTools(ctx context.Context) (pnpm []string, err error) {
 	} else if has, err := in.hasNPM(ctx); err != nil {
 		return nil, err
 	} else if !has && ok && tool.Version == "" { // which it may do another time: that it is there is known
-		lacks = append(lacks, fmt.Sprintf("a pnpm that tells its version within %s (npm would do)", inside.VersionLimit))
+		lacks = append(lacks, fmt.Sprintf("a pnpm that tells its version within %s (npm would do)", guest.VersionLimit))
 	} else if !has {
 		lacks = append(lacks, "pnpm (npm would do)")
 	}
@@ -191,7 +191,7 @@ func (in installer) hasNPM(ctx context.Context) (bool, error) {
 // put writes a file through a command's stdin.
 func (in installer) put(ctx context.Context, name string, mode uint32, data []byte) error {
 	var said bytes.Buffer
-	c := dockerengine.Command{Argv: inside.PutFile(name, fs.FileMode(mode), len(data)), User: root, Dir: "/", Stdin: bytes.NewReader(data)}
+	c := dockerengine.Command{Argv: guest.PutFile(name, fs.FileMode(mode), len(data)), User: root, Dir: "/", Stdin: bytes.NewReader(data)}
 	code, _, err := in.engine.Exec(ctx, in.container, c, io.Discard, &said)
 	if err == nil && code != 0 {
 		err = failure.New(failure.NotReady, "%s", strings.TrimSpace(said.String()))

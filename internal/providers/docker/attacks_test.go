@@ -20,7 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
@@ -266,7 +266,7 @@ func TestAnAgentThatActsAsASupervisor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := ops.Listen(inside.StandbyName)
+		l, err := ops.Listen(guest.StandbyName)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
@@ -459,8 +459,8 @@ func TestRefusalsBeforeAnythingIsMade(t *testing.T) {
 
 // TestTheArgumentsOfTheSupervisorSayNothing: what runs, with its environment, goes through stdin.
 func TestTheArgumentsOfTheSupervisorSayNothing(t *testing.T) {
-	argv := strings.Join(inside.Supervise("/laufwerk/ops/1"), " ")
-	if argv != inside.Binary+" "+inside.Argument+" supervise /laufwerk/ops/1" {
+	argv := strings.Join(guest.Supervise("/laufwerk/ops/1"), " ")
+	if argv != guest.Binary+" "+guest.Argument+" supervise /laufwerk/ops/1" {
 		t.Errorf("%s", argv)
 	}
 }

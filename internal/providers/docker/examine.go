@@ -11,7 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system/process"
@@ -166,8 +166,8 @@ func (p *Provider) examineHelpers() checks.Check {
 
 // Probe asks our own program in the container, which every image can run, what the image has.
 func (p *Provider) Probe(in resource.Intent, def targets.Definition) providers.Probe {
-	return providers.Probe{Argv: inside.Probe(), Read: func(stdout []byte) []checks.Check {
-		got, err := inside.ReadProbe(stdout)
+	return providers.Probe{Argv: guest.Probe(), Read: func(stdout []byte) []checks.Check {
+		got, err := guest.ReadProbe(stdout)
 		if err != nil {
 			return []checks.Check{checks.Failed("", err)}
 		}
@@ -183,7 +183,7 @@ func (p *Provider) Probe(in resource.Intent, def targets.Definition) providers.P
 }
 
 // checkTools says what an image lacks. Those of the programs that inSessions names are installed in each session.
-func checkTools(got inside.Probed, programs agent.Programs, inSessions func(agent.Program) bool) checks.Check {
+func checkTools(got guest.Probed, programs agent.Programs, inSessions func(agent.Program) bool) checks.Check {
 	var titles []string
 	for _, p := range programs {
 		titles = append(titles, p.Title())

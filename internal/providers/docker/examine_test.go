@@ -11,7 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/checks"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
@@ -66,15 +66,15 @@ func TestWhoWorksIsSaid(t *testing.T) {
 }
 
 func TestToolsThatAnImageLacks(t *testing.T) {
-	has := func(names ...string) inside.Probed {
-		p := inside.Probed{Tools: map[string]inside.Tool{}}
+	has := func(names ...string) guest.Probed {
+		p := guest.Probed{Tools: map[string]guest.Tool{}}
 		for _, n := range names {
-			p.Tools[n] = inside.Tool{Path: "/bin/" + n}
+			p.Tools[n] = guest.Tool{Path: "/bin/" + n}
 		}
 		return p
 	}
 	for _, c := range []struct {
-		got      inside.Probed
+		got      guest.Probed
 		installs bool
 		status   checks.Status
 		says     string

@@ -11,7 +11,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
@@ -155,7 +155,7 @@ const (
 // putSecret puts a file into the container's memory, and a link to it into a program's home.
 func (s *sandbox) putSecret(ctx context.Context, program, name string, content []byte) error {
 	at := path.Join(loginDir, program, name)
-	put := inside.PutFile(at, 0o600, len(content))
+	put := guest.PutFile(at, 0o600, len(content))
 	_, stuck, err := s.at.RunOwn(ctx, put, content)
 	if stuck && s.kill(ctx).Sure { // nothing is left that could hold it up again
 		_, _, err = s.at.RunOwn(ctx, put, content)

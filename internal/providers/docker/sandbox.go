@@ -16,7 +16,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/entered"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
@@ -82,7 +82,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 		Box: containerBox{b}, Dir: s.Dir, Ops: opsDir, Gives: s.Gives, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
 	}
 	if s.Serves {
-		b.at.Standby = entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, inside.StandbyName), Taken: &p.taken}
+		b.at.Standby = entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, guest.StandbyName), Taken: &p.taken}
 	}
 	return b, nil
 }
@@ -171,7 +171,7 @@ func (s *sandbox) awaitProof(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	var over error
-	seen, err := inside.AwaitProof(ctx, filepath.Join(s.spec.Dir, sessiondir.Ops, readyFile), s.spec.Nonce, inside.Locked, func(ctx context.Context) error {
+	seen, err := guest.AwaitProof(ctx, filepath.Join(s.spec.Dir, sessiondir.Ops, readyFile), s.spec.Nonce, guest.Locked, func(ctx context.Context) error {
 		if got, err := s.p.inspect(ctx, s.e, s.in); err == nil && !got.State.Running {
 			over = s.endedError(got.State)
 		}
@@ -190,9 +190,9 @@ func (s *sandbox) awaitProof(ctx context.Context) error {
 func (s *sandbox) endedError(state *container.State) error {
 	const hint = "choose another image for the target, or build one FROM it that is otherwise"
 	switch state.ExitCode {
-	case inside.ExitLinks:
+	case guest.ExitLinks:
 		return failure.New(failure.NotReady, "the image %s has a link where sessions need a directory: at %s, or above", s.spec.Image, strings.Join(mounts(), ", ")).WithHint(hint)
-	case inside.ExitGroups:
+	case guest.ExitGroups:
 		return failure.New(failure.NotReady, "the image %s puts the user %s into groups besides its own", s.spec.Image, s.spec.User).WithHint(hint)
 	}
 	return failure.New(failure.NotReady, "the container %s ended at once with exit code %d%s", s.in.Name, state.ExitCode, s.earlyEndReason(state.Error))
@@ -212,9 +212,9 @@ func (s *sandbox) earlyEndReason(says string) string {
 // lowPIDLimit may be too few for our own program and a command: the first process and each supervisor have about ten threads.
 const lowPIDLimit = 32
 
-func (s *sandbox) unprovedError(seen inside.Proof, err error) error {
+func (s *sandbox) unprovedError(seen guest.Proof, err error) error {
 	switch {
-	case seen == inside.Seen:
+	case seen == guest.Seen:
 		return failure.New(failure.NotReady, "the engine at %s shares this host's files, but not their locks: what runs in its containers cannot be followed from here", s.e.Endpoint().Host)
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return failure.Wrap(err, failure.NotReady, "look for the first process of the container %s", s.in.Name)

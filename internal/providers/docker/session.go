@@ -18,7 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
@@ -122,7 +122,7 @@ func (s spec) containerSpec() owned.ContainerSpec {
 		owned.Bind(filepath.Join(s.Dir, sessiondir.Home), homeDir, false),
 		owned.Bind(filepath.Join(s.Dir, sessiondir.Ops), opsDir, false),
 		owned.Bind(filepath.Join(s.Dir, sessiondir.Tmp), tmpDir, false),
-		owned.Bind(s.Binary, inside.Binary, true),
+		owned.Bind(s.Binary, guest.Binary, true),
 	}
 	host.Tmpfs = map[string]string{
 		loginDir: s.memory("size=1m,mode=0700,noexec"), "/run": s.memory("size=16m,mode=0755,noexec"), "/var/tmp": s.memory("mode=1777,exec"),
@@ -132,12 +132,12 @@ func (s spec) containerSpec() owned.ContainerSpec {
 			host.Tmpfs[v] = s.memory("mode=0755,exec")
 		}
 	}
-	first := inside.Init
+	first := guest.Init
 	if s.Serves {
-		first = inside.Serve
+		first = guest.Serve
 	}
 	return owned.ContainerSpec{Host: host, Config: &container.Config{
-		User: s.User, WorkingDir: workdir, Entrypoint: []string{inside.Binary}, Cmd: first(opsDir+"/"+readyFile, s.Nonce, mounts()...)[1:],
+		User: s.User, WorkingDir: workdir, Entrypoint: []string{guest.Binary}, Cmd: first(opsDir+"/"+readyFile, s.Nonce, mounts()...)[1:],
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, StopSignal: "SIGKILL",
 	}}
 }
@@ -155,14 +155,14 @@ func (s spec) memory(options string) string {
 
 // mounts are where something is mounted in every session.
 func mounts() []string {
-	return []string{workdir, homeDir, opsDir, tmpDir, inside.Binary, loginDir, "/run", "/var/tmp"}
+	return []string{workdir, homeDir, opsDir, tmpDir, guest.Binary, loginDir, "/run", "/var/tmp"}
 }
 
 // refuseVolumes refuses an image with volumes where none can be: the engine would make their places in directories of this host,
 // as root.
 func refuseVolumes(i image.InspectResponse) error {
 	for _, v := range owned.Volumes(i) {
-		for _, own := range []string{workdir, homeDir, opsDir, tmpDir, inside.Binary} {
+		for _, own := range []string{workdir, homeDir, opsDir, tmpDir, guest.Binary} {
 			if v == "/" || v != own && isWithin(v, own) {
 				return failure.New(failure.NotReady, "the image has a volume at %s, where sessions have files of their own: take that VOLUME out of its Dockerfile", v)
 			}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -38,7 +38,7 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 			return p, nil
 		}
 		for again := true; ; again = false {
-			p, done, err := l.s.Box.Open(ctx, inside.Supervise(at), spec)
+			p, done, err := l.s.Box.Open(ctx, guest.Supervise(at), spec)
 			switch {
 			case done == resource.NotDone && again && l.s.Box.Stopped(ctx):
 				if err := l.s.Box.Start(ctx); err != nil {
@@ -77,11 +77,11 @@ func (l launcher) Interrupt(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	out, _, err := l.s.RunOwn(ctx, inside.Interrupt(at), nil)
+	out, _, err := l.s.RunOwn(ctx, guest.Interrupt(at), nil)
 	if err != nil {
 		return err
 	}
-	return inside.Interrupted(out)
+	return guest.Interrupted(out)
 }
 
 // Fence ends everything of an operation: by its supervisor, and where that cannot be sure, by the end of all of the sandbox.
@@ -102,8 +102,8 @@ func (l launcher) Fence(ctx context.Context, dir string) supervise.Fenced {
 	if l.s.Lasting == nil && l.s.Box.Stopped(ctx) {
 		return l.s.Box.End(ctx)
 	}
-	if out, _, err := l.s.RunOwn(ctx, inside.Fence(at), nil); err == nil {
-		if f, err := inside.Fenced(out); err == nil && believed(f) {
+	if out, _, err := l.s.RunOwn(ctx, guest.Fence(at), nil); err == nil {
+		if f, err := guest.Fenced(out); err == nil && believed(f) {
 			return f
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
@@ -37,11 +37,11 @@ func (s Standby) connect(ctx context.Context, dir string, env []string) (supervi
 	crash.Point("entered/before-take")
 	again, cancel := context.WithTimeout(ctx, nextStandbyTime)
 	defer cancel()
-	p, err := inside.TakeStandby(ctx, s.Socket, dir, env)
+	p, err := guest.TakeStandby(ctx, s.Socket, dir, env)
 	_, awaited := s.Taken.sockets.Load(s.Socket)
 	for err != nil && awaited && again.Err() == nil {
 		time.Sleep(retryPause)
-		p, err = inside.TakeStandby(ctx, s.Socket, dir, env)
+		p, err = guest.TakeStandby(ctx, s.Socket, dir, env)
 	}
 	crash.Point("entered/after-take")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
@@ -112,7 +112,7 @@ func (x box) begin(ctx context.Context, argv []string, stdin []byte) (supervise.
 func (x box) standby(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.b.at.Patience)
 	defer cancel()
-	p, _, err := x.begin(ctx, inside.Standby(policy.Ops+"/"+inside.StandbyName), nil)
+	p, _, err := x.begin(ctx, guest.Standby(policy.Ops+"/"+guest.StandbyName), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (x box) standby(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
-	return inside.ReadEnvironment(line)
+	return guest.ReadEnvironment(line)
 }
 
 // relieve starts the next supervisor that stands by, after one was taken. Nobody waits for it: without it one is started when it
@@ -152,12 +152,12 @@ func (x box) upload(ctx context.Context, argv []string, spec []byte) ([]string, 
 	for at := 0; at < len(spec); at += largest {
 		part := spec[at:min(len(spec), at+largest)]
 		name := path.Join(memoryDir, "input", path.Base(dir), strconv.Itoa(len(parts)))
-		if _, _, err := x.b.at.RunOwn(ctx, inside.PutFile(name, 0o600, len(part)), part); err != nil {
+		if _, _, err := x.b.at.RunOwn(ctx, guest.PutFile(name, 0o600, len(part)), part); err != nil {
 			return nil, fmt.Errorf("put the input of the command into the sandbox: %w", err)
 		}
 		parts = append(parts, name)
 	}
-	return inside.SuperviseFrom(dir, sha256hex.Of(spec), parts...), nil
+	return guest.SuperviseFrom(dir, sha256hex.Of(spec), parts...), nil
 }
 
 // Explain makes SessionLost of a command's error where the sandbox is gone, or is of no use any more.

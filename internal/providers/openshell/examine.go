@@ -14,7 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
@@ -223,8 +223,8 @@ func credentialKeys(h *wire.Provider) (out []string) {
 
 // Probe asks our own program in the sandbox who it is.
 func (p *Provider) Probe(resource.Intent, targets.Definition) providers.Probe {
-	return providers.Probe{Argv: inside.Probe(), Read: func(stdout []byte) []checks.Check {
-		got, err := inside.ReadProbe(stdout)
+	return providers.Probe{Argv: guest.Probe(), Read: func(stdout []byte) []checks.Check {
+		got, err := guest.ReadProbe(stdout)
 		if err != nil {
 			return []checks.Check{checks.Failed("", err)}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -49,7 +49,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	b := &sandbox{l: l, def: def}
 	b.at = &entered.Sandbox{
 		Box: box{b}, Dir: s.Dir, Ops: policy.Ops, Name: "the sandbox " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.w.patience,
-		Standby: entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, inside.StandbyName), Taken: &p.taken, Next: box{b}.relieve},
+		Standby: entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, guest.StandbyName), Taken: &p.taken, Next: box{b}.relieve},
 		Lasting: &entered.DisposableSandbox{Began: b.containerStartedAt},
 	}
 	found, err := b.find(ctx)
@@ -161,7 +161,7 @@ func (b *sandbox) awaitProof(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.l.p.w.ready)
 	defer cancel()
-	seen, err := inside.AwaitProof(ctx, filepath.Join(b.l.s.Dir, sessiondir.Ops, readyFile), b.l.s.Nonce, inside.Locked, func(ctx context.Context) error {
+	seen, err := guest.AwaitProof(ctx, filepath.Join(b.l.s.Dir, sessiondir.Ops, readyFile), b.l.s.Nonce, guest.Locked, func(ctx context.Context) error {
 		_, err := b.find(ctx)
 		if failure.Is(err, failure.SessionLost) {
 			return err
@@ -171,7 +171,7 @@ func (b *sandbox) awaitProof(ctx context.Context) error {
 	switch {
 	case err == nil || failure.Is(err, failure.SessionLost):
 		return err
-	case seen == inside.Seen:
+	case seen == guest.Seen:
 		return failure.New(failure.NotReady, "the sandbox %s has this host's files, but not their locks, or its main process has ended: what runs in it cannot be followed from here", b.l.in.Name)
 	case !errors.Is(err, context.DeadlineExceeded):
 		return failure.Wrap(err, failure.NotReady, "look for the main process of the sandbox %s", b.l.in.Name)
@@ -209,11 +209,11 @@ func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) 
 			return nil, failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.at.Name)
 		}
 	}
-	out, _, err := b.at.RunOwn(ctx, inside.Environment(), nil)
+	out, _, err := b.at.RunOwn(ctx, guest.Environment(), nil)
 	if err != nil {
 		return nil, err
 	}
-	env, err := inside.ReadEnvironment(out)
+	env, err := guest.ReadEnvironment(out)
 	if err != nil {
 		return nil, failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.at.Name)
 	}

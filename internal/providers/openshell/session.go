@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
@@ -105,7 +105,7 @@ func (s spec) mounts() []mount {
 		{s.Workspace, policy.Work, s.ReadOnly},
 		{filepath.Join(s.Dir, sessiondir.Home), policy.Home, false},
 		{filepath.Join(s.Dir, sessiondir.Ops), policy.Ops, false},
-		{s.Binary, inside.Binary, true},
+		{s.Binary, guest.Binary, true},
 	}
 }
 
@@ -141,7 +141,7 @@ func (s spec) request(in resource.Intent) (*wire.CreateSandboxRequest, error) {
 			return nil, err
 		}
 	}
-	out := &wire.SandboxSpec{Template: template, Policy: s.policy(), Command: inside.HoldMain(policy.Ops+"/"+readyFile, s.Nonce)}
+	out := &wire.SandboxSpec{Template: template, Policy: s.policy(), Command: guest.HoldMain(policy.Ops+"/"+readyFile, s.Nonce)}
 	if s.Provider != "" {
 		out.Providers = []string{s.Provider}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
@@ -43,7 +43,7 @@ func TestASessionFromItsIntentToItsEnd(t *testing.T) {
 	dir := w.sessionDir(in)
 	for target, want := range map[string]gateway.Mount{
 		"/sandbox/work": {Source: filepath.Join(w.dir, "work"), ReadOnly: true}, "/sandbox/home": {Source: dir + "/home"}, "/sandbox/ops": {Source: dir + "/ops"},
-		inside.Binary: {Source: "/bin/sh", ReadOnly: true},
+		guest.Binary: {Source: "/bin/sh", ReadOnly: true},
 	} {
 		if got := mounts[target]; got.Source != want.Source || got.ReadOnly != want.ReadOnly {
 			t.Errorf("%s: %+v", target, got)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/inside"
+	"github.com/laufwerk/laufwerk/internal/guest"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
@@ -168,11 +168,11 @@ func TestWhatTheEngineHasOfASandboxIsCompared(t *testing.T) {
 		"another workspace":         {func(c *container.InspectResponse) { at(c, policy.Work).Source = "/x" }, "is mounted /x instead of /w"},
 		"a volume":                  {func(c *container.InspectResponse) { at(c, policy.Home).Type = "volume" }, "at " + policy.Home},
 		"one that can be written":   {func(c *container.InspectResponse) { at(c, policy.Work).RW = true }, "does not have the access"},
-		"a supervisor of anybody's": {func(c *container.InspectResponse) { at(c, inside.Binary).RW = true }, "does not have the access"},
+		"a supervisor of anybody's": {func(c *container.InspectResponse) { at(c, guest.Binary).RW = true }, "does not have the access"},
 		"no records":                {func(c *container.InspectResponse) { at(c, policy.Ops).RW = false }, "does not have the access"},
 		"over all":                  {more(policy.Root), "something else is mounted at " + policy.Root},
 		"over the agent's program":  {more(policy.Root + "/.harness-bootstrap"), "something else is mounted at"},
-		"over the supervisor":       {more(filepath.Dir(inside.Binary)), "something else is mounted at"},
+		"over the supervisor":       {more(filepath.Dir(guest.Binary)), "something else is mounted at"},
 	} {
 		got := is()
 		c.change(&got)

@@ -2,7 +2,7 @@
 // no shell, no user database, a root file system that cannot be written, a user without a name and without capabilities.
 //
 // The worker starts it there with one hidden first argument. Init, Supervise and so on are the command lines.
-package inside
+package guest
 
 import (
 	"fmt"
