@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -487,4 +488,27 @@ func (k *streamSink) settle() (total int64, err error) {
 		k.err = k.f.Sync()
 	}
 	return k.total, k.err
+}
+
+// stdin gives c its input: a pipe that is filled once the command runs, or nothing at all. A command that ends without
+// having read it is no error.
+func stdin(c *process.Command, data []byte) (feed func(started bool), err error) {
+	r, w, err := process.Pipe(len(data) > 0)
+	if err != nil {
+		return nil, err
+	}
+	c.Stdin = r
+	return func(started bool) {
+		if w == nil {
+			return
+		}
+		if !started {
+			_ = w.Close()
+			return
+		}
+		go func() {
+			_, _ = bytes.NewReader(data).WriteTo(w)
+			_ = w.Close()
+		}()
+	}, nil
 }

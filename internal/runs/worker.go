@@ -15,7 +15,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/journal"
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
-	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/protocol"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/session"
@@ -39,99 +38,6 @@ type Result struct {
 	Err     error // the failure that decides the exit code; nil when it succeeded
 	Kept    []KeptWorkspace
 	Resumed bool
-}
-
-// Resume takes up a run where it was left. The lease is taken first, so two never work on one run.
-func (s *Service) Resume(ctx context.Context, id string) (Started, error) {
-	r, l, err := s.acquireRun(ctx, id)
-	if err != nil {
-		return Started{}, err
-	}
-	st := Started{Run: r, Lease: l}
-	if st.Targets, st.Drift, err = s.resumable(ctx, r); err != nil {
-		l.Release()
-		return Started{}, err
-	}
-	return st, nil
-}
-
-// describeDrift compares the code that a run is pinned to with that of the workflow now.
-func (s *Service) describeDrift(ctx context.Context, r Run) string {
-	var pinned protocol.Bundle
-	if files.ReadJSON(runFile(s.Dir(r.ID), "bundle.json"), &pinned) != nil {
-		return "" // execute says it
-	}
-	return project.Drift(ctx, s.Script, r.Root, r.Workflow, pinned.Code)
-}
-
-func (s *Service) resumable(ctx context.Context, r Run) (targets []targets.Definition, drift string, err error) {
-	if r.Terminal() {
-		return nil, "", failure.New(failure.RunState, "run %s has ended: %s", r.ID, r.State).WithHint("laufwerk runs show %s", r.ID)
-	}
-	if records, err := s.Journal(r.ID).Read(); err != nil {
-		return nil, "", err
-	} else if endRecord(records) != nil {
-		return nil, "", nil // only the store does not know yet: that needs no project
-	}
-	p, err := project.Load(ctx, s.Script, r.Root)
-	if err != nil {
-		return nil, "", failure.Wrap(err, failure.ProjectInvalid, "read the project of run %s", r.ID)
-	}
-	now, err := withoutValues(p.Targets)
-	if err == nil {
-		err = sameTargets(r, now)
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	return p.Targets, s.describeDrift(ctx, r), nil
-}
-
-// sameTargets compares the definitions that the run started with and those of the config as it is now.
-func sameTargets(r Run, now []targets.Definition) error {
-	byID := map[string]targets.Definition{}
-	for _, d := range now {
-		byID[d.ID] = d
-	}
-	for _, was := range r.Targets {
-		is, ok := byID[was.ID]
-		var what string
-		switch {
-		case !ok:
-			what = "is not registered any more"
-		case is.Fingerprint == was.Fingerprint:
-			continue
-		case is.Kind != was.Kind:
-			what = "was " + was.Kind + " and is " + is.Kind
-		default:
-			what = "has another definition: " + changedOption(was.Options, is.Options)
-		}
-		return failure.New(failure.DefinitionChanged,
-			"the target %q of run %s %s; nothing was allocated. Restore it in laufwerk/laufwerk.config.ts and resume the run, or end the run", was.ID, r.ID, what).
-			WithHint("laufwerk resume %s\nlaufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID, r.ID)
-	}
-	return nil
-}
-
-func changedOption(was, is json.RawMessage) string {
-	var a, b map[string]json.RawMessage
-	if json.Unmarshal(was, &a) != nil || json.Unmarshal(is, &b) != nil {
-		return "its options changed"
-	}
-	for k := range b {
-		if _, ok := a[k]; !ok {
-			return k + " was added"
-		}
-		if string(a[k]) != string(b[k]) {
-			return k + " changed"
-		}
-	}
-	for k := range a {
-		if _, ok := b[k]; !ok {
-			return k + " was removed"
-		}
-	}
-	return "its options changed"
 }
 
 // Work executes a run until it ends, waits for a person or is stopped: cancel ctx with session.ErrInterrupted or

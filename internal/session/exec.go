@@ -1,0 +1,149 @@
+package session
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/laufwerk/laufwerk/internal/failure"
+	"github.com/laufwerk/laufwerk/internal/journal"
+	"github.com/laufwerk/laufwerk/internal/providers"
+	"github.com/laufwerk/laufwerk/internal/supervise"
+)
+
+// ExecArgs are the arguments of session.exec.
+type ExecArgs struct {
+	Command string         `json:"command"`
+	Stdin   *Bytes         `json:"stdin,omitempty"`
+	Env     map[string]Var `json:"env,omitempty"`
+	Timeout int64          `json:"timeout,omitempty"` // ms
+}
+
+// Bytes is text, or bytes in base64.
+type Bytes struct {
+	Text   string `json:"text,omitempty"`
+	Base64 []byte `json:"base64,omitempty"`
+}
+
+func (b *Bytes) bytes() []byte {
+	switch {
+	case b == nil:
+		return nil
+	case b.Base64 != nil:
+		return b.Base64
+	default:
+		return []byte(b.Text)
+	}
+}
+
+// Var is an environment value: literal, or the name of a variable of the worker.
+type Var struct {
+	Value    *string `json:"value,omitempty"`
+	FromHost string  `json:"fromHost,omitempty"`
+}
+
+// ExecResult is a finished command. Invalid UTF-8 has become U+FFFD.
+type ExecResult struct {
+	ExitCode int    `json:"exitCode"`
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+}
+
+// Exec runs `bash -c` in the workspace.
+func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation) (ExecResult, Turned, error) {
+	s, leave, err := m.acquire(ctx, key)
+	if err != nil {
+		return ExecResult{}, Turned{}, err
+	}
+	defer leave()
+	return m.exec(ctx, s, op, func(sb providers.Sandbox) (supervise.Spec, error) {
+		env, err := m.environ(sb, a.Env)
+		return supervise.Spec{
+			Argv: []string{"bash", "-c", a.Command}, Env: env, Dir: sb.Workdir(), Stdin: a.Stdin.bytes(),
+			Timeout: time.Duration(a.Timeout) * time.Millisecond,
+		}, err
+	}, "the command")
+}
+
+// exec runs a command to its end and returns what it printed.
+func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb providers.Sandbox) (supervise.Spec, error), what string) (ExecResult, Turned, error) {
+	r, err := m.runSupervised(ctx, s, op, command{
+		keepStdout: true,
+		spec:       func(sb providers.Sandbox, _ bool) (supervise.Spec, error) { return spec(sb) },
+		onStdout: func(chunk []byte, fresh int, upto int64) {
+			if fresh > 0 {
+				op.Event(journal.Event{Kind: "output", Text: string(chunk[len(chunk)-fresh:]), Upto: upto})
+			}
+		},
+	})
+	t := Turned{Attempts: r.attempts, Millis: r.millis()}
+	if err != nil {
+		t.Lost = !s.host && s.lost != nil
+		return ExecResult{}, t, err
+	}
+	t.ExitCode = &r.exit.Code
+	if err := r.abnormalEnd(what, failure.Failed); err != nil {
+		return ExecResult{}, t, err
+	}
+	if text := lastErrorLines(m.Secrets.String(tail(r.stderr, 64<<10))); r.exit.Code != 0 && text != "" {
+		op.Event(journal.Event{Kind: "stderr", Text: text})
+	}
+	return ExecResult{
+		ExitCode: r.exit.Code,
+		Stdout:   strings.ToValidUTF8(string(r.stdout), "\uFFFD"),
+		Stderr:   strings.ToValidUTF8(string(r.stderr), "\uFFFD"),
+	}, t, nil
+}
+
+func lastErrorLines(stderr string) string {
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	text := strings.Join(lines[max(0, len(lines)-failingLines):], "\n")
+	if len(text) > failingBytes {
+		text = "…" + text[len(text)-failingBytes:]
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// environ is the sandbox's environment with an operation's own variables.
+func (m *Manager) environ(sb providers.Sandbox, own map[string]Var) ([]string, error) {
+	env := sb.BaseEnv()
+	for name, v := range own {
+		value, err := m.resolve(name, v)
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, name+"="+value)
+	}
+	return env, nil
+}
+
+func (m *Manager) resolve(name string, v Var) (string, error) {
+	if v.FromHost == "" {
+		if v.Value == nil {
+			return "", nil
+		}
+		return *v.Value, nil
+	}
+	value, ok := m.HostEnv(v.FromHost)
+	if !ok {
+		return "", failure.New(failure.NotReady, "env.%s: the variable %s is not set in the worker's environment", name, v.FromHost).
+			WithHint("set %s and type `laufwerk resume %s`", v.FromHost, m.Run)
+	}
+	return value, nil
+}
+
+// abnormalEnd is the failure of a command that has no exit code of its own, nil where it has one.
+func (r commandResult) abnormalEnd(what string, start failure.Kind) error {
+	switch {
+	case r.exit.Error != "":
+		return failure.New(start, "%s: %s", what, r.exit.Error)
+	case r.exit.Incomplete != "":
+		return failure.New(failure.Failed, "what %s wrote could not be kept whole: %s", what, r.exit.Incomplete)
+	case r.exit.TimedOut:
+		return failure.New(failure.CommandTimeout, "%s took longer than its timeout and was ended", what)
+	case r.exit.StdoutBytes > r.at.MaxOutput || r.exit.StderrBytes > r.at.MaxOutput:
+		return failure.New(failure.OutputTooLarge, "%s wrote %d bytes to stdout and %d to stderr; at most %d each are kept",
+			what, r.exit.StdoutBytes, r.exit.StderrBytes, r.at.MaxOutput).WithField("exitCode", r.exit.Code)
+	}
+	return nil
+}
