@@ -47,6 +47,7 @@ type standbyCall struct {
 
 // runStandby waits at socket for a call, once it has told the environment. It does not where another one waits already.
 func runStandby(env *system.Env, socket string) int {
+	process.UnignoreSignals()
 	system.IgnorePipe() // what was called stays, also where nobody hears that it was
 	conn, err := acceptCall(env, socket)
 	if err == nil && conn == nil {

@@ -59,6 +59,7 @@ func NewStream(func([]byte)) (s *Stream, w *File, err error)   { return nil, nil
 func (*Stream) Run()                                           {}
 func IgnoreSignals()                                           {}
 func CatchSignals()                                            {}
+func UnignoreSignals()                                         {}
 func KeepOpen(*File)                                           {}
 func Daemonize(string) (*File, error)                          { return nil, ErrUnsupported }
 func (*Stream) Drain()                                         {}
