@@ -58,7 +58,7 @@ func NewKeptMachine(t *testing.T, endpoint string, vars ...string) *OpenShellMac
 	if s.worker.UID == 0 {
 		s.worker = User{ordinaryUser, ordinaryUser}
 	}
-	s.Machine = NewMachineIn(t, filepath.Join(base, "world"))
+	s.Machine = NewMachineIn(t, filepath.Join(base, "machine"))
 	s.BecomeUser(endpoint, s.worker)
 	s.Env = append(s.Env, vars...)
 	s.ImageCache = filepath.Join(s.Home, "images/openshell")

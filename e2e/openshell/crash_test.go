@@ -53,7 +53,7 @@ type crashing struct {
 	others map[string]string // sandboxes of others: id by name
 }
 
-func (s *site) world(t *testing.T) *crashing {
+func (s *site) crashing(t *testing.T) *crashing {
 	t.Helper()
 	in := e2e.NewKeptMachine(t, s.first.Endpoint)
 	in.ImageCache, in.Gateway = s.first.ImageCache, s.first.Gateway
@@ -133,7 +133,7 @@ func (c *crashing) isAlone() {
 // in the sandbox.
 func (s *site) points(t *testing.T, change func(*crashing)) (outside, inside []string) {
 	t.Helper()
-	c := s.world(t)
+	c := s.crashing(t)
 	change(c)
 	log := c.inBoth("log")
 	c.WriteWorkflow("job", strings.Replace(e2e.SandboxWorkflow, "echo count >> ran;", "echo count >> ran; sed s/^/inside:/ "+log+" >> ran;", 1))
@@ -245,7 +245,7 @@ func TestOpenShellKilledAnywhere(t *testing.T) {
 			t.Run(strings.ReplaceAll(point, "/", ".")+"/"+end, func(t *testing.T) {
 				t.Parallel()
 				run := func() (c *crashing, code int, said string) {
-					c = at.world(t)
+					c = at.crashing(t)
 					if slices.Contains(alone, point) {
 						c.alone()
 					}

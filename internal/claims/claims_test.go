@@ -17,7 +17,7 @@ import (
 )
 
 // fails makes the n-th and later calls of one kind go wrong, up to times times.
-func (w *world) fails(call, how string, times int) {
+func (w *fakeProvider) fails(call, how string, times int) {
 	before := w.fault
 	w.fault = func(c string) string {
 		if c == call && times > 0 {
@@ -59,7 +59,7 @@ func TestOnARealStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &counting{Store: store.Open(h, time.Now, "test")}
-	w := newWorld()
+	w := newFakeProvider()
 	d := claims.NewDriver(claims.Options{Store: s, Now: time.Now, Owner: s.ID, Resources: func(claims.Kind, string) (resource.Manager, bool) { return w, true }})
 	id, err := s.ID(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestEveryStoredStateReachesReleased(t *testing.T) {
 	ctx := context.Background()
 	for _, state := range states() {
 		for _, there := range []bool{true, false} {
-			mem, w := newMemory(), newWorld()
+			mem, w := newMemory(), newFakeProvider()
 			d := driver(mem, w)
 			c := allocate(t, d, "a")
 			c.State = state
@@ -139,7 +139,7 @@ func TestEveryStoredStateReachesReleased(t *testing.T) {
 func TestAcknowledgedDeleteIsNotAbsence(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	w.fails("delete", "forgotten", 5)
@@ -158,7 +158,7 @@ func TestAcknowledgedDeleteIsNotAbsence(t *testing.T) {
 // C14: a look that fails is not absence either, and what failed is said.
 func TestFailedObservationIsNotAbsence(t *testing.T) {
 	t.Parallel()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	w.fails("observe", "unseen", 1)
@@ -177,7 +177,7 @@ func TestFailedObservationIsNotAbsence(t *testing.T) {
 func TestCancelledInTheMiddleLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"create", "delete", "observe"} {
-		mem, w := newMemory(), newWorld()
+		mem, w := newMemory(), newFakeProvider()
 		d := driver(mem, w)
 		ctx, cancel := context.WithCancel(context.Background())
 		w.during = func(call string) {
@@ -200,7 +200,7 @@ func TestCancelledInTheMiddleLosesNothing(t *testing.T) {
 
 func TestCancelledBeforeItBegan(t *testing.T) {
 	t.Parallel()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	ctx, cancel := context.WithCancel(context.Background())
 	d := claims.NewDriver(claims.Options{Store: cancelAfterUpdate{mem, cancel}, Now: time.Now, Owner: func(context.Context) (string, error) { return owner, nil },
 		Resources: func(claims.Kind, string) (resource.Manager, bool) { return w, true }})
@@ -215,7 +215,7 @@ func TestCancelledBeforeItBegan(t *testing.T) {
 // when the run goes on, under the same id, and holds what it held.
 func TestWhatWasNeverMadeIsAskedForAnew(t *testing.T) {
 	t.Parallel()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	w.fails("create", "invalid", 1)
 	c, err := driver(mem, w).Allocate(context.Background(), request("a"))
 	wantFailure(t, err, failure.NotReady)
@@ -258,7 +258,7 @@ func TestUnknownCreate(t *testing.T) {
 		"it is certainly not to be had": {"invalid", 0, claims.Released, 1},
 	}
 	for name, tt := range tests {
-		mem, w := newMemory(), newWorld()
+		mem, w := newMemory(), newFakeProvider()
 		d := driver(mem, w)
 		w.fails("create", tt.create, 1)
 		w.fails("resolve", "unseen", tt.resolve)
@@ -291,7 +291,7 @@ func TestUnknownCreate(t *testing.T) {
 func TestAllocateAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	if again := allocate(t, d, "a"); again.Intent.Resource != c.Intent.Resource {
@@ -326,7 +326,7 @@ func TestAllocateAgain(t *testing.T) {
 // What could not be asked has to be there first; trying again alone would bring the same.
 func TestWhatTheOtherSideNeedsIsSaidFirst(t *testing.T) {
 	t.Parallel()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	w.fault = func(call string) string { return map[string]string{"delete": "lost", "observe": "down"}[call] }
@@ -340,7 +340,7 @@ func TestWhatTheOtherSideNeedsIsSaidFirst(t *testing.T) {
 func TestStrangersAreNeverTouched(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 
 	// The name is taken before anything was made: refused, and released at once.
@@ -370,7 +370,7 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 func TestAbandonNeedsATryAndAReason(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	_, err := d.Abandon(ctx, c.ID, " ")
@@ -389,7 +389,7 @@ func TestAbandonNeedsATryAndAReason(t *testing.T) {
 func TestResidueFreesTheWorkspaceAndIsObservedAgain(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	w.fails("delete", "residue", 1)
@@ -410,7 +410,7 @@ func TestResidueFreesTheWorkspaceAndIsObservedAgain(t *testing.T) {
 func TestKeptClaimIsNotReleased(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	if _, err := d.SetKeep(ctx, c.ID, "unwritten changes"); err != nil {
@@ -432,12 +432,12 @@ func TestKeptClaimIsNotReleased(t *testing.T) {
 func TestProviderThatThisVersionDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	blind := claims.NewDriver(claims.Options{Store: mem, Now: time.Now, Resources: func(claims.Kind, string) (resource.Manager, bool) { return nil, false }})
 	got, err := blind.Release(ctx, c.ID)
-	wantFailure(t, err, failure.Retained, `no provider "world"`)
+	wantFailure(t, err, failure.Retained, `no provider "fake"`)
 	if got.State != claims.Allocated {
 		t.Fatal(got.State)
 	}
@@ -445,7 +445,7 @@ func TestProviderThatThisVersionDoesNotKnow(t *testing.T) {
 
 func TestStoreThatFailsAfterTheCall(t *testing.T) {
 	t.Parallel()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	full := errors.New("disk full")
 	broken := &failing{memory: mem, after: 1, err: failure.Wrap(full, failure.HomeInvalid, "commit")}
 	d := claims.NewDriver(claims.Options{Store: broken, Now: time.Now, Owner: func(context.Context) (string, error) { return owner, nil },
@@ -473,7 +473,7 @@ func (f *failing) Update(ctx context.Context, fn func(store.Tx) error) error {
 
 func TestEvidenceStaysBounded(t *testing.T) {
 	t.Parallel()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := allocate(t, d, "a")
 	for i := range 200 {
@@ -491,7 +491,7 @@ func TestEvidenceStaysBounded(t *testing.T) {
 func TestGetListByOperation(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	a, b := allocate(t, d, "a"), allocate(t, d, "b")
 	if _, err := d.Release(ctx, b.ID); err != nil {

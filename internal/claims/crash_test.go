@@ -49,7 +49,7 @@ func onDisk(dir string) (*claims.Driver, error) {
 	s := store.Open(h, time.Now, "test")
 	return claims.NewDriver(claims.Options{Store: s, Now: time.Now, Owner: s.ID,
 		Resources: func(claims.Kind, string) (resource.Manager, bool) {
-			return directories(filepath.Join(dir, "world")), true
+			return directories(filepath.Join(dir, "fake")), true
 		}}), nil
 }
 
@@ -140,7 +140,7 @@ func continueRun(t *testing.T, dir, when string, resume bool) {
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	made, _ := filepath.Glob(filepath.Join(dir, "world", "*"))
+	made, _ := filepath.Glob(filepath.Join(dir, "fake", "*"))
 	if len(made) > 0 && (!begun || !c.Outstanding()) {
 		t.Errorf("%s: %q is there without a claim", when, made)
 	}
@@ -148,8 +148,8 @@ func continueRun(t *testing.T, dir, when string, resume bool) {
 		if c, err = d.Allocate(ctx, request("a")); err != nil || c.State != claims.Allocated {
 			t.Errorf("%s: allocating again: %s, %v", when, c.State, err)
 		}
-		if made, _ := filepath.Glob(filepath.Join(dir, "world", "*")); len(made) != 1 || made[0] != c.Intent.Resource {
-			t.Errorf("%s: the world has %q, the claim %q", when, made, c.Intent.Resource)
+		if made, _ := filepath.Glob(filepath.Join(dir, "fake", "*")); len(made) != 1 || made[0] != c.Intent.Resource {
+			t.Errorf("%s: the provider has %q, the claim %q", when, made, c.Intent.Resource)
 		}
 		begun = true
 	}
@@ -157,7 +157,7 @@ func continueRun(t *testing.T, dir, when string, resume bool) {
 	if begun && (err != nil || c.State != claims.Released) || !begun && !failure.Is(err, failure.NotFound) {
 		t.Errorf("%s: releasing: %s, %v", when, c.State, err)
 	}
-	if made, _ := filepath.Glob(filepath.Join(dir, "world", "*")); len(made) > 0 {
+	if made, _ := filepath.Glob(filepath.Join(dir, "fake", "*")); len(made) > 0 {
 		t.Errorf("%s: %q is left", when, made)
 	}
 	if holds, err := d.ListHolds(ctx, ""); err != nil || len(holds) > 0 {

@@ -25,7 +25,7 @@ func TestHolds(t *testing.T) {
 		"one of two readers does not":        {{"a", claims.Shared, true}, {"b", claims.Shared, true}, {"a", claims.Exclusive, false}},
 	}
 	for name, tries := range tests {
-		d := driver(newMemory(), newWorld())
+		d := driver(newMemory(), newFakeProvider())
 		for i, try := range tries {
 			err := d.TakeHold(context.Background(), claims.HoldRequest{Key: "workspace/w", Mode: try.mode, Holder: try.holder, Run: "r-" + try.holder, What: "session " + try.holder})
 			if (err == nil) != try.ok {
@@ -45,7 +45,7 @@ func TestHolds(t *testing.T) {
 func TestDropHolds(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	d := driver(newMemory(), newWorld())
+	d := driver(newMemory(), newFakeProvider())
 	take := func(key, holder string) error {
 		return d.TakeHold(ctx, claims.HoldRequest{Key: key, Mode: claims.Shared, Holder: holder, Busy: failure.AdmissionFull})
 	}
@@ -74,7 +74,7 @@ func TestDropHolds(t *testing.T) {
 func TestHoldsAreTakenWithTheIntent(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	first := allocate(t, d, "a")
 	second := request("b")

@@ -51,7 +51,7 @@ func TestMatches(t *testing.T) {
 func TestSightings(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	live, gone, given := allocate(t, d, "live"), allocate(t, d, "gone"), allocate(t, d, "given")
 	if _, err := d.Release(ctx, gone.ID); err != nil {
@@ -91,7 +91,7 @@ func TestSightings(t *testing.T) {
 func TestLateArrival(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	w.fails("create", "invalid", 1)
 	c, err := d.Allocate(ctx, request("a"))
@@ -113,7 +113,7 @@ func TestLateArrival(t *testing.T) {
 func TestMadeAfterItWasGivenUp(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	w.during = func(call string) {
 		if call != "create" {
 			return
@@ -139,7 +139,7 @@ func TestMadeAfterItWasGivenUp(t *testing.T) {
 // C15: a resource whose claim is written after the listing began is not a stranger's.
 func TestSweepReadsClaimsAfterListing(t *testing.T) {
 	t.Parallel()
-	mem, w := newMemory(), newWorld()
+	mem, w := newMemory(), newFakeProvider()
 	d := driver(mem, w)
 	c := request("a")
 	listed := []resource.Summary{{Resource: "id1", Name: "lw-a", Owner: owner, Claim: c.ID, Created: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}}

@@ -14,7 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/claims"
 )
 
-// faults are what may go wrong with each call of the world.
+// faults are what may go wrong with each call of the fake provider.
 func faults() map[string][]string {
 	return map[string][]string{
 		"create":  {"lost", "reply lost", "late", "late kill", "invalid", "kill before", "kill after"},
@@ -27,7 +27,7 @@ func faults() map[string][]string {
 
 const operationsPerWorld = 100 // × 100 worlds, which is rapid's default: 10,000
 
-// TestModel runs random operations against a world that misbehaves, and kills the process at random. When it fails, rapid
+// TestModel runs random operations against a provider that misbehaves, and kills the process at random. When it fails, rapid
 // prints the seed and the file that replay it (-rapid.seed, -rapid.failfile).
 func TestModel(t *testing.T) {
 	t.Parallel()
@@ -48,14 +48,14 @@ func TestModel(t *testing.T) {
 
 type model struct {
 	mem       *memory
-	w         *world
+	w         *fakeProvider
 	strangers map[string]bool // ids
 	abandoned map[string]bool // claims that the test gave up
 	nested    bool
 }
 
 func newModel(rt *rapid.T) *model {
-	m := &model{mem: newMemory(), w: newWorld(), strangers: map[string]bool{}, abandoned: map[string]bool{}}
+	m := &model{mem: newMemory(), w: newFakeProvider(), strangers: map[string]bool{}, abandoned: map[string]bool{}}
 	m.w.fault = func(call string) string {
 		if rapid.IntRange(0, 2).Draw(rt, "fault?") > 0 {
 			return ""
@@ -266,7 +266,7 @@ func (m *model) check(rt *rapid.T) {
 	}
 }
 
-// converge: once the world behaves, one round of clean-up ends everything that nobody gave up.
+// converge: once the provider behaves, one round of clean-up ends everything that nobody gave up.
 func (m *model) converge(rt *rapid.T) {
 	m.w.fault, m.mem.kill = func(string) string { return "" }, func() string { return "" }
 	m.w.during = func(string) {}

@@ -25,8 +25,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/workspace"
 )
 
-// world is a home with real workspaces, and sessions of a provider that does what a test wants. There is no project.
-type world struct {
+// homeFixture is a home with real workspaces, and sessions of a provider that does what a test wants. There is no project.
+type homeFixture struct {
 	t     testing.TB
 	dir   string
 	s     *runs.Service
@@ -36,7 +36,7 @@ type world struct {
 
 // far is a provider of sessions. What a claim's end comes to is by its name, absence where nothing is said.
 type far struct {
-	w     *world
+	w     *homeFixture
 	mu    sync.Mutex
 	comes map[string]resource.Observation
 	ask   func(name string)
@@ -71,7 +71,7 @@ func (f *far) Delete(_ context.Context, in resource.Intent) resource.Result {
 	return resource.Result{Outcome: resource.Done}
 }
 
-func newWorld(t testing.TB) *world {
+func newHomeFixture(t testing.TB) *homeFixture {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -81,7 +81,7 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: dir}
+	w := &homeFixture{t: t, dir: dir}
 	w.far = &far{w: w, comes: map[string]resource.Observation{}}
 	st := store.Open(home, time.Now, "laufwerk test")
 	trees := workspace.NewResources(home.Dir(), workspace.Bounds{}, time.Now, nil)
@@ -99,7 +99,7 @@ func newWorld(t testing.TB) *world {
 }
 
 // run makes a run in a state, with its folder and journal.
-func (w *world) run(id, state string) {
+func (w *homeFixture) run(id, state string) {
 	w.t.Helper()
 	if err := os.MkdirAll(w.s.Dir(id), 0o700); err != nil {
 		w.t.Fatal(err)
@@ -119,7 +119,7 @@ func (w *world) run(id, state string) {
 	}
 }
 
-func (w *world) allocate(req claims.Request) claims.Claim {
+func (w *homeFixture) allocate(req claims.Request) claims.Claim {
 	w.t.Helper()
 	c, err := w.s.Driver.Allocate(w.t.Context(), req)
 	if err != nil {
@@ -129,12 +129,12 @@ func (w *world) allocate(req claims.Request) claims.Claim {
 }
 
 // session makes a session of a run; "" is none.
-func (w *world) session(run, name string) claims.Claim {
+func (w *homeFixture) session(run, name string) claims.Claim {
 	return w.allocate(claims.Request{ID: claims.ID(run, name), Kind: claims.KindSession, Provider: "far", Run: run, Operation: name, Intent: resource.Intent{Name: name, Endpoint: "far"}})
 }
 
 // workspace makes a copy of a small source.
-func (w *world) workspace(run string) claims.Claim {
+func (w *homeFixture) workspace(run string) claims.Claim {
 	w.t.Helper()
 	source := filepath.Join(w.dir, "source")
 	if err := os.MkdirAll(source, 0o755); err != nil {
@@ -153,18 +153,18 @@ func (w *world) workspace(run string) claims.Claim {
 	})
 }
 
-func (w *world) change(c claims.Claim) {
+func (w *homeFixture) change(c claims.Claim) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.s.Home.WorkspaceDir(c.ID), "tree", "f"), []byte("changed\n"), 0o644); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) clean(q cleanup.Request) (cleanup.Report, error) {
+func (w *homeFixture) clean(q cleanup.Request) (cleanup.Report, error) {
 	return cleanup.Run(w.t.Context(), w.s, q)
 }
 
-func (w *world) state(c claims.Claim) claims.State {
+func (w *homeFixture) state(c claims.Claim) claims.State {
 	w.t.Helper()
 	got, err := w.s.Driver.Get(w.t.Context(), c.ID)
 	if err != nil {
@@ -173,7 +173,7 @@ func (w *world) state(c claims.Claim) claims.State {
 	return got.State
 }
 
-func (w *world) there(c claims.Claim) bool {
+func (w *homeFixture) there(c claims.Claim) bool {
 	_, err := os.Lstat(w.s.Home.WorkspaceDir(c.ID))
 	return err == nil
 }
@@ -193,7 +193,7 @@ func reportedLines(rep cleanup.Report) string {
 }
 
 func TestARunThatIsOver(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	w.run("r1", runs.Failed)
 	ws, se := w.workspace("r1"), w.session("r1", "s")
 	rep, err := w.clean(cleanup.Request{Run: "r1"})
@@ -209,7 +209,7 @@ func TestARunThatIsOver(t *testing.T) {
 }
 
 func TestARunThatIsNotOverIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	for _, state := range []string{runs.Running, runs.Waiting} {
 		w.run("r-"+state, state)
 		ws := w.workspace("r-" + state)
@@ -231,7 +231,7 @@ func TestARunThatIsNotOverIsLeftAlone(t *testing.T) {
 }
 
 func TestCancelAndCleanUpInOne(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	w.run("r1", runs.Waiting)
 	ws := w.workspace("r1")
 	if rep, err := w.clean(cleanup.Request{Run: "r1", Cancel: true, DryRun: true}); err != nil || !w.there(ws) || !rep.Released[0].Planned {
@@ -250,7 +250,7 @@ func TestCancelAndCleanUpInOne(t *testing.T) {
 
 // What was never written back is kept until a person says otherwise, and holds no slot.
 func TestUnwrittenChangesAreKept(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	w.run("r1", runs.Failed)
 	ws := w.workspace("r1")
 	w.change(ws)
@@ -273,7 +273,7 @@ func TestUnwrittenChangesAreKept(t *testing.T) {
 
 // While something may still write into a workspace it is not taken away, nor called clean.
 func TestASessionThatMayStillLive(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	w.run("r1", runs.Failed)
 	ws := w.workspace("r1")
 	w.session("r1", "dead")
@@ -299,7 +299,7 @@ func TestASessionThatMayStillLive(t *testing.T) {
 
 // Residue cannot run: it frees the workspace, and is told all the same.
 func TestResidueFreesTheWorkspace(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	w.run("r1", runs.Failed)
 	ws, se := w.workspace("r1"), w.session("r1", "residue")
 	w.far.comes["residue"] = resource.Observation{Presence: resource.Residue}
@@ -311,7 +311,7 @@ func TestResidueFreesTheWorkspace(t *testing.T) {
 
 // All goes on past what it cannot clean up, and says so.
 func TestAll(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	w.run("r1-over", runs.Succeeded)
 	w.run("r2-waits", runs.Waiting)
 	w.run("r3-half", runs.Failed)
@@ -368,7 +368,7 @@ func TestAll(t *testing.T) {
 
 // An interrupted command leaves nothing half observed: what is under way is brought to its end, the rest is not tried.
 func TestInterrupted(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	w.run("r1", runs.Failed)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
 		w.session("r1", name)
@@ -389,7 +389,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 func TestADryRunChangesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	w.run("r1", runs.Failed)
 	w.run("r2", runs.Waiting)
 	w.change(w.workspace("r1"))
@@ -419,7 +419,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 }
 
 func TestARunThatIsNotThere(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	if _, err := w.clean(cleanup.Request{Run: "nosuch"}); !failure.Is(err, failure.NotFound) {
 		t.Errorf("%v", err)
 	}
@@ -427,7 +427,7 @@ func TestARunThatIsNotThere(t *testing.T) {
 
 // A preparation at work is nobody's to end: its claim names the lock that it holds.
 func TestAClaimThatIsInUse(t *testing.T) {
-	w := newWorld(t)
+	w := newHomeFixture(t)
 	path := filepath.Join(w.dir, "locks", "recipe")
 	extra, err := json.Marshal(map[string]string{"lock": path})
 	if err != nil {

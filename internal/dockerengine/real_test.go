@@ -21,23 +21,23 @@ import (
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
-// world is the real engine, and a label of this test's own.
-type world struct {
+// realEngine is the real engine, and a label of this test's own.
+type realEngine struct {
 	*Engine
 	t     *testing.T
 	label string
 }
 
-func real(t *testing.T) world {
+func real(t *testing.T) realEngine {
 	t.Helper()
 	return at(t, engine.Endpoint(t))
 }
 
-func at(t *testing.T, endpoint string) world {
+func at(t *testing.T, endpoint string) realEngine {
 	t.Helper()
 	b := make([]byte, 6)
 	_, _ = rand.Read(b)
-	w := world{t: t, label: "test-" + hex.EncodeToString(b)}
+	w := realEngine{t: t, label: "test-" + hex.EncodeToString(b)}
 	e, err := Connect(t.Context(), Endpoint{endpoint, "LAUFWERK_TEST_DOCKER"})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func at(t *testing.T, endpoint string) world {
 }
 
 // container is one that runs argv, started.
-func (w world) container(name string, argv ...string) string {
+func (w realEngine) container(name string, argv ...string) string {
 	w.t.Helper()
 	id := w.created(name, argv...)
 	if done, err := w.Start(w.t.Context(), id); done != resource.Done {
@@ -57,7 +57,7 @@ func (w world) container(name string, argv ...string) string {
 	return id
 }
 
-func (w world) created(name string, argv ...string) string {
+func (w realEngine) created(name string, argv ...string) string {
 	w.t.Helper()
 	id, done, err := w.Create(w.t.Context(), w.label+name, w.config(argv...), &container.HostConfig{NetworkMode: "none"})
 	if done != resource.Done {
@@ -66,18 +66,18 @@ func (w world) created(name string, argv ...string) string {
 	return id
 }
 
-func (w world) config(argv ...string) *container.Config {
+func (w realEngine) config(argv ...string) *container.Config {
 	return &container.Config{Image: engine.Busybox, Cmd: argv, Labels: map[string]string{w.label: "yes"}}
 }
 
-func (w world) run(id string, c Command) (code int, done resource.Outcome, out, problems string, err error) {
+func (w realEngine) run(id string, c Command) (code int, done resource.Outcome, out, problems string, err error) {
 	w.t.Helper()
 	var o, p bytes.Buffer
 	code, done, err = w.Exec(w.t.Context(), id, c, &o, &p)
 	return code, done, o.String(), p.String(), err
 }
 
-func (w world) sh(id, script string) (int, string) {
+func (w realEngine) sh(id, script string) (int, string) {
 	w.t.Helper()
 	code, done, out, problems, err := w.run(id, Command{Argv: []string{"sh", "-c", script}})
 	if done != resource.Done {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestAnswers(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(`
 const a = yield* Human.confirm({ key: "a", title: "?" });
 const b = yield* Human.select({ key: "b", title: "?", options: [{ value: "x", label: "X" }, { value: "y", label: "Y" }] });
@@ -56,7 +56,7 @@ return [a, b, c];`))
 
 // Of several people who answer at the same moment, one is told that the answer is recorded.
 func TestOneAnswerCounts(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(asks))
 	w.work(st, runs.Waiting)
 	var recorded atomic.Int32
@@ -81,7 +81,7 @@ func TestOneAnswerCounts(t *testing.T) {
 // An answer that comes after the worker's last look into its inbox, and while it still holds the lease: whoever left it saw
 // a worker and went away.
 func TestAnAnswerThatMeetsALeavingWorker(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(asks))
 	other := w.service()
 	var once sync.Once
@@ -101,7 +101,7 @@ func TestAnAnswerThatMeetsALeavingWorker(t *testing.T) {
 	isJSON(t, w.work(st, runs.Succeeded).Value, `"answered"`)
 }
 
-func asked(w *world, id string) bool {
+func asked(w *serviceFixture, id string) bool {
 	qs, err := w.s.Questions(id)
 	return err == nil && len(qs) > 0
 }

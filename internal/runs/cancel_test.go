@@ -19,12 +19,12 @@ import (
 
 const asks = `yield* Human.confirm({ key: "q", title: "?" }); return "answered";`
 
-func (w *world) cancel(id string) (runs.Run, error) {
+func (w *serviceFixture) cancel(id string) (runs.Run, error) {
 	return w.s.Cancel(w.t.Context(), id, "enough", false, journal.Sender{})
 }
 
 func TestCancellingARunThatNobodyWorksOn(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(asks))
 	w.work(st, runs.Waiting)
 	id := st.Run.ID
@@ -60,7 +60,7 @@ func TestCancellingARunThatNobodyWorksOn(t *testing.T) {
 
 // The journal has the end already: it counts, whatever is asked for now.
 func TestCancellingARunWhoseEndIsJournaled(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	r := w.dead(w.request(nothing))
 	w.append(r.ID, journal.Record{Type: journal.End, State: runs.Succeeded})
 	if got, err := w.cancel(r.ID); err != nil || got.State != runs.Succeeded {
@@ -69,7 +69,7 @@ func TestCancellingARunWhoseEndIsJournaled(t *testing.T) {
 }
 
 func TestALiveWorkerCancelsItsRun(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(`yield* Clock.sleep({ key: "long", duration: 3600000 });`))
 	began := make(chan struct{}, 10)
 	done := make(chan runs.Result, 1)
@@ -94,7 +94,7 @@ func TestALiveWorkerCancelsItsRun(t *testing.T) {
 }
 
 func TestAHalfAppliedWriteBackComesFirst(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	r := w.dead(w.request(nothing))
 	w.halfApply(r.ID)
 	_, err := w.cancel(r.ID)
@@ -108,7 +108,7 @@ func TestAHalfAppliedWriteBackComesFirst(t *testing.T) {
 
 // The record that was read before the lease was had may be old: another worker has ended the run meanwhile.
 func TestAnOldRecordBringsNoRunBackToLife(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(nothing))
 	over := make(chan struct{})
 	go func() {
@@ -134,7 +134,7 @@ func TestAnOldRecordBringsNoRunBackToLife(t *testing.T) {
 }
 
 func TestPrune(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	q := w.request(nothing)
 	q.Key = "k"
 	st := w.start(q)
@@ -179,7 +179,7 @@ func TestPrune(t *testing.T) {
 
 // Folders of runs that never came to be are swept; one that is being made, or that the store names, is not.
 func TestSweepFolders(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	q := w.request(nothing)
 	r := w.dead(q)
 	made := filepath.Join(w.dir, "home", "runs")
@@ -212,7 +212,7 @@ func TestSweepFolders(t *testing.T) {
 
 // What claims that are not over hold stays theirs.
 func TestDropHolds(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	r := w.dead(w.request(nothing))
 	w.claim(claims.Claim{ID: "clives", Run: r.ID, State: claims.Deleting})
 	w.claim(claims.Claim{ID: "cdead", Run: r.ID, State: claims.Released})
@@ -247,7 +247,7 @@ func TestDropHolds(t *testing.T) {
 
 // The store on a full disk, or held by others, when a worker settles: the run is as it was, and the next worker settles it.
 func TestSettlingThatFailsIsMadeUpFor(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(nothing))
 	w.s.Store.SetWait(time.Millisecond)
 	gate, err := lock.Acquire(t.Context(), w.s.Home.LockFile("state"), lock.Shared, 0, "a reader that does not end")

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is a home with a project, and everything that runs need: the real store, isolate, provider and workspaces.
-type world struct {
+// serviceFixture is a home with a project, and everything that runs need: the real store, isolate, provider and workspaces.
+type serviceFixture struct {
 	t    testing.TB
 	s    *runs.Service
 	dir  string
@@ -44,13 +44,13 @@ type world struct {
 	now  func() time.Time
 }
 
-func newWorld(t testing.TB) *world {
+func newServiceFixture(t testing.TB) *serviceFixture {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: dir, root: filepath.Join(dir, "project"), now: time.Now}
+	w := &serviceFixture{t: t, dir: dir, root: filepath.Join(dir, "project"), now: time.Now}
 	w.s = w.service()
 	w.write("laufwerk/execution.ts", `import { createLocalExecution } from "@laufwerk/execution/local";
 export const execution = createLocalExecution({ env: { TOKEN: "canary-target" } });
@@ -64,7 +64,7 @@ export default defineConfig({ projectId: "p", executions: [execution] });
 }
 
 // service is one more process on the home.
-func (w *world) service() *runs.Service {
+func (w *serviceFixture) service() *runs.Service {
 	w.t.Helper()
 	home, err := store.OpenHome(filepath.Join(w.dir, "home"), true)
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *world) service() *runs.Service {
 	}
 }
 
-func (w *world) write(name, content string) {
+func (w *serviceFixture) write(name, content string) {
 	w.t.Helper()
 	path := filepath.Join(w.root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -104,7 +104,7 @@ func (w *world) write(name, content string) {
 }
 
 // request is for a workflow whose run does what body says.
-func (w *world) request(body string) runs.Request {
+func (w *serviceFixture) request(body string) runs.Request {
 	w.t.Helper()
 	w.write("laufwerk/workflows/w/workflow.ts", `import { all, Clock, defineWorkflow, Human, Session, Workspace } from "@laufwerk/sdk";
 import { createCommand } from "@laufwerk/sdk/harness/command";
@@ -125,7 +125,7 @@ export const workflow = defineWorkflow<any, any>({ name: "w", *run(input) {
 	return runs.Request{Project: p, Workflow: wf}
 }
 
-func (w *world) start(q runs.Request) runs.Started {
+func (w *serviceFixture) start(q runs.Request) runs.Started {
 	w.t.Helper()
 	st, err := w.s.Start(w.t.Context(), q)
 	if err != nil {
@@ -136,7 +136,7 @@ func (w *world) start(q runs.Request) runs.Started {
 }
 
 // work brings a run as far as it goes and checks its state.
-func (w *world) work(st runs.Started, want string) runs.Result {
+func (w *serviceFixture) work(st runs.Started, want string) runs.Result {
 	w.t.Helper()
 	res, err := w.s.Work(w.t.Context(), st, runs.Hooks{})
 	if err != nil {
@@ -149,14 +149,14 @@ func (w *world) work(st runs.Started, want string) runs.Result {
 }
 
 // dead is a run whose worker was killed at once: nobody holds its lease.
-func (w *world) dead(q runs.Request) runs.Run {
+func (w *serviceFixture) dead(q runs.Request) runs.Run {
 	w.t.Helper()
 	st := w.start(q)
 	st.Lease.Release()
 	return st.Run
 }
 
-func (w *world) get(id string) runs.Run {
+func (w *serviceFixture) get(id string) runs.Run {
 	w.t.Helper()
 	r, err := w.s.Get(w.t.Context(), id)
 	if err != nil {
@@ -166,7 +166,7 @@ func (w *world) get(id string) runs.Run {
 }
 
 // set changes a run's record.
-func (w *world) set(id string, fn func(*runs.Run)) {
+func (w *serviceFixture) set(id string, fn func(*runs.Run)) {
 	w.t.Helper()
 	err := w.s.Store.Update(w.t.Context(), func(tx store.Tx) error {
 		var r runs.Run
@@ -181,7 +181,7 @@ func (w *world) set(id string, fn func(*runs.Run)) {
 	}
 }
 
-func (w *world) records(id string) []journal.Record {
+func (w *serviceFixture) records(id string) []journal.Record {
 	w.t.Helper()
 	records, err := w.s.Journal(id).Read()
 	if err != nil {
@@ -191,7 +191,7 @@ func (w *world) records(id string) []journal.Record {
 }
 
 // append adds records to a journal, as a worker that was killed after them did.
-func (w *world) append(id string, records ...journal.Record) {
+func (w *serviceFixture) append(id string, records ...journal.Record) {
 	w.t.Helper()
 	log, _, err := w.s.Journal(id).Open()
 	if err != nil {
@@ -206,7 +206,7 @@ func (w *world) append(id string, records ...journal.Record) {
 }
 
 // claim puts a claim of a run into the store.
-func (w *world) claim(c claims.Claim) {
+func (w *serviceFixture) claim(c claims.Claim) {
 	w.t.Helper()
 	if err := w.s.Store.Update(w.t.Context(), func(tx store.Tx) error { return tx.Put(store.Claims, c.ID, c) }); err != nil {
 		w.t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 const nothing = `return "nothing";`
 
 func TestARunFromStartToEnd(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	q := w.request(`const now = yield* Clock.now(); return { input, same: now.getTime() <= Date.now() };`)
 	q.Input = []byte(`{"x":1}`)
 	st := w.start(q)
@@ -38,7 +38,7 @@ func TestARunFromStartToEnd(t *testing.T) {
 }
 
 func TestTheWorkflowsFailureIsKept(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(`throw new Error("boom");`))
 	res := w.work(st, runs.Failed)
 	wantKind(t, res.Err, failure.WorkflowFailed, "boom")
@@ -49,7 +49,7 @@ func TestTheWorkflowsFailureIsKept(t *testing.T) {
 
 // The run keeps the code that it started with, whatever becomes of the file.
 func TestTheCodeIsPinned(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	r := w.dead(w.request(`return "old";`))
 	w.request(`return "new";`)
 	st, err := w.s.Resume(t.Context(), r.ID)
@@ -67,7 +67,7 @@ func TestTheCodeIsPinned(t *testing.T) {
 }
 
 func TestAStartThatIsRefusedLeavesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	q := w.request(nothing)
 	first := w.start(q)
 	q.Project.Concurrency = 1
@@ -105,7 +105,7 @@ func TestAdmission(t *testing.T) {
 		"of another project":         {state: runs.Running, inScope: "other", admits: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newServiceFixture(t)
 			q := w.request(nothing)
 			r := w.dead(q)
 			w.set(r.ID, func(r *runs.Run) {
@@ -136,7 +136,7 @@ func TestAdmission(t *testing.T) {
 }
 
 // halfApply leaves a plan of a write-back that is under way.
-func (w *world) halfApply(id string) {
+func (w *serviceFixture) halfApply(id string) {
 	w.t.Helper()
 	dir := filepath.Join(w.s.Dir(id), "writebacks", "x")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -148,7 +148,7 @@ func (w *world) halfApply(id string) {
 }
 
 func TestAnInterruptedRunIsFoundAndNamed(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	q := w.request(nothing)
 	a, b := w.dead(q), w.dead(q)
 	if got := w.get(a.ID); got.State != runs.Interrupted {
@@ -179,7 +179,7 @@ func TestAnInterruptedRunIsFoundAndNamed(t *testing.T) {
 }
 
 func TestOnlyOneWorkerAtATime(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(nothing))
 	_, err := w.service().Resume(t.Context(), st.Run.ID)
 	wantKind(t, err, failure.LeaseBusy, "laufwerk test", "runs logs")
@@ -193,7 +193,7 @@ func TestOnlyOneWorkerAtATime(t *testing.T) {
 
 // No literal value of a variable is in the store, the journal, the events or anywhere else but in the pinned code.
 func TestValuesOfVariablesAreInThePinnedCodeAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	q := w.request(`
 const workspace = yield* Workspace.open({ source: ".", execution });
 const s = yield* Session.open({ key: "s", agent, workspace });
@@ -230,7 +230,7 @@ return [said, r.stdout, one];`)
 // A worker that was killed after the last record, or whose store could not be written then: the journal decides, and that
 // needs neither project nor isolate.
 func TestTheJournalsEndDecides(t *testing.T) {
-	w := newWorld(t)
+	w := newServiceFixture(t)
 	st := w.start(w.request(`yield* Human.confirm({ key: "q", title: "?" }); return 1;`))
 	w.work(st, runs.Waiting)
 	w.append(st.Run.ID, journal.Record{Type: journal.End, At: time.Now(), State: runs.Failed, Value: nil})

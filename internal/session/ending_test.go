@@ -46,7 +46,7 @@ func (l endingLauncher) Cancel(ctx context.Context, _ string) supervise.Fenced {
 // Where a cancelled command takes its sandbox with it, nothing else is done in that session; what a timeout ends leaves it.
 func TestACancelledCommandTakesItsSandboxWithIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.taken.along.Store(true)
 	m := w.worker()
 	w.opened(m, "s", w.agent("true"))

@@ -29,7 +29,7 @@ func TestAFenceThatCannotBeHadNow(t *testing.T) {
 	for _, how := range []string{"cancelled", "lost"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			a := w.agent("true")
 			w.deaf.Store(true)
 			m := w.worker()
@@ -93,7 +93,7 @@ func (without) Launch(context.Context, string, supervise.Spec) error {
 // Where nothing can be started, the run waits; why is said, and what to type first.
 func TestASandboxInWhichNothingStarts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.empty.Store(true)
 	m := w.worker()
 	w.opened(m, "s", w.agent("true"))

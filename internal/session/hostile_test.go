@@ -11,7 +11,7 @@ import (
 // TestATimeoutDoesNotDependOnTheSupervisor, which a command can stop.
 func TestATimeoutDoesNotDependOnTheSupervisor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := w.worker()
 	m.Overdue = time.Second
 	o := w.opened(m, "s", w.agent(talker))
@@ -40,7 +40,7 @@ func TestTamperedRecordsEndTheOperationAndNotTheRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			m := w.worker()
 			o := w.opened(m, "s", w.agent(talker))
 			_, _, err := m.Exec(t.Context(), "s", session.ExecArgs{Command: `cd ../run/sessions/*/ops/* && ` + script + `; sleep 1000`}, &operation{name: "op"})

@@ -20,7 +20,7 @@ import (
 
 func TestOneWriterAtATime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m, a := w.worker(), w.agent("true")
 	w.opened(m, "first", a)
 	_, err := m.Open(t.Context(), "second", session.OpenArgs{Agent: a, Workspace: workspace})
@@ -53,7 +53,7 @@ func TestOneWriterAtATime(t *testing.T) {
 
 func TestWhatNoSessionCanBeHadWith(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m, a := w.worker(), w.agent("true")
 	other := a
 	other.Target.Fingerprint = "another"
@@ -84,7 +84,7 @@ func TestWhatNoSessionCanBeHadWith(t *testing.T) {
 // Those who only read a workspace share it; who writes there has it alone. Whoever comes in vain is told who has it.
 func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.reads = true
 	m, a := w.worker(), w.agent("true")
 	open := func(key, access string) error {
@@ -231,7 +231,7 @@ func TestAgentsOfTargetsThatIsolate(t *testing.T) {
 // A session does one operation at a time, and others queue: also behind its end.
 func TestOperationsQueue(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := w.worker()
 	o := w.opened(m, "s", w.agent("true"))
 	var all sync.WaitGroup
@@ -277,7 +277,7 @@ func TestOperationsQueue(t *testing.T) {
 	wantFailure(t, err, failure.Usage, `no session "nobody"`)
 }
 
-func exists(w *world, name string) bool {
+func exists(w *runFixture, name string) bool {
 	_, err := os.Stat(filepath.Join(w.ws, name))
 	return err == nil
 }
@@ -285,7 +285,7 @@ func exists(w *world, name string) bool {
 // A branch that is cancelled while it queues does not wait for another branch's operation.
 func TestCancelledWhileItQueues(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := w.worker()
 	w.opened(m, "s", w.agent("true"))
 	done := make(chan error, 1)
@@ -312,7 +312,7 @@ func TestCancelledWhileItQueues(t *testing.T) {
 // Closing acts on the claim: where absence cannot be observed, the claim stays, keeps the workspace, and cleanup is named.
 func TestCloseThatCannotBeProved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m, a := w.worker(), w.agent("true")
 	o := w.opened(m, "s", a)
 	if _, err := w.exec(m, "s", "true"); err != nil {
@@ -348,7 +348,7 @@ func TestCloseThatCannotBeProved(t *testing.T) {
 // A session whose directory is gone is lost: it can only be closed, and its workspace is usable again.
 func TestSessionWhoseDirectoryIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m, a := w.worker(), w.agent("true")
 	o := w.opened(m, "s", a)
 	if _, err := w.exec(m, "s", "true"); err != nil {
@@ -374,7 +374,7 @@ func TestSessionWhoseDirectoryIsGone(t *testing.T) {
 // What was made on another machine is not looked for here, and its absence here proves nothing.
 func TestSessionOfAnotherMachine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.at = "linux/amd64 machine another"
 	m, a := w.worker(), w.agent("true")
 	o := w.opened(m, "s", a)
@@ -393,7 +393,7 @@ func TestSessionOfAnotherMachine(t *testing.T) {
 // A target that is defined otherwise now, or not at all, is not entered.
 func TestTargetThatChanged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m, a := w.worker(), w.agent("true")
 	o := w.opened(m, "s", a)
 	resumed := w.resumed(o, a)
@@ -413,7 +413,7 @@ func TestTargetThatChanged(t *testing.T) {
 // What each step costs in transactions of the store: updates are commits, unless they write nothing.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m, a := w.worker(), w.agent("true")
 	var o session.Opened
 	for _, c := range []struct {

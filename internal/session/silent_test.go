@@ -60,7 +60,7 @@ func (s *silent) Delete(ctx context.Context, in resource.Intent) resource.Result
 // A session is made and closed when the other side can be asked: until then the run waits, and its workflow sees no failure.
 func TestWhereNobodyAnswers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	there := &silent{Manager: local.New(system.Executable(), w.host, time.Now)}
 	m, a := w.worker(), w.agent("true")
 	m.Driver = claims.NewDriver(claims.Options{

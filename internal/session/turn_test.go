@@ -25,13 +25,13 @@ echo '{"type":"message","text":"well"}'
 echo '{"type":"usage","inputTokens":3,"outputTokens":2}'
 echo '{"type":"done"}'`
 
-func (w *world) ask(m *session.Manager, ctx context.Context, op *operation, prompt string) (any, session.Turned, error) { //nolint:revive // the world comes first
+func (w *runFixture) ask(m *session.Manager, ctx context.Context, op *operation, prompt string) (any, session.Turned, error) { //nolint:revive // the runFixture comes first
 	return m.Ask(ctx, "s", session.AskArgs{Prompt: prompt}, op)
 }
 
 func TestConversationGoesOnOverTurnsAndWorkers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	a := w.agent(talker)
 	m := w.worker()
 	o := w.opened(m, "s", a)
@@ -55,7 +55,7 @@ func TestConversationGoesOnOverTurnsAndWorkers(t *testing.T) {
 // Of a command that fails the last lines of stderr are told, and none of one that does well.
 func TestWhyACommandFailsIsReported(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := w.worker()
 	w.opened(m, "s", w.agent(talker))
 	for code, want := range map[int]string{0: "[]", 3: "[line 21\nline 22\nline 23\nline 24\nline 25\nline 26\nline 27\nline 28\nline 29\nline 30]"} {
@@ -80,7 +80,7 @@ func TestCutTurnIsContinued(t *testing.T) {
 	for _, how := range []string{"same worker", "another worker", "killed before the next launch"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			a := w.agent(talker)
 			m := w.worker()
 			o := w.opened(m, "s", a)
@@ -144,7 +144,7 @@ func panicUnless(ok bool) {
 }
 
 // forget makes the last attempt one that was never launched.
-func (w *world) forget(op *operation) {
+func (w *runFixture) forget(op *operation) {
 	w.t.Helper()
 	for _, dir := range w.attempts() {
 		if strings.HasSuffix(dir, fmt.Sprintf("-%d", op.attempts)) {
@@ -159,7 +159,7 @@ func (w *world) forget(op *operation) {
 // Much output is drained and counted; what is told is the exit code.
 func TestOutputPastTheCap(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := w.worker()
 	w.opened(m, "s", w.agent("true"))
 	r, err := w.exec(m, "s", fmt.Sprintf("head -c %d /dev/zero; echo done > done", session.MaxOutput))
@@ -184,7 +184,7 @@ func TestOutputPastTheCap(t *testing.T) {
 // A timeout ends the command with all that it started, and neither the session nor its conversation.
 func TestTimeoutKeepsTheSession(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := w.worker()
 	o := w.opened(m, "s", w.agent(talker))
 	if _, _, err := w.ask(m, t.Context(), &operation{name: "first"}, "first"); err != nil {
@@ -223,7 +223,7 @@ func TestAgentThatFails(t *testing.T) {
 		`echo '{"type":"done"}'; kill -9 $$`:        {"137"},
 		`exec -a gone /nowhere/at/all; echo unseen`: {"126", "127"},
 	} {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		m := w.worker()
 		w.opened(m, "s", w.agent(script))
 		_, turned, err := w.ask(m, t.Context(), &operation{name: "ask"}, "x")
@@ -245,7 +245,7 @@ func TestAgentThatFails(t *testing.T) {
 // Variables: an allow-list of the worker's, what the operation names, and what it takes from the worker.
 func TestEnvironmentOfCommands(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.host["GITHUB_TOKEN"], w.host["WANTED"] = "secret", "taken"
 	m := w.worker()
 	w.opened(m, "s", w.agent("true"))
@@ -277,7 +277,7 @@ func TestWorkerLeavesACommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			a := w.agent("true")
 			m := w.worker()
 			o := w.opened(m, "s", a)
@@ -321,7 +321,7 @@ func TestCancelledCommand(t *testing.T) {
 	for _, resumed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("resumed=%t", resumed), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newRunFixture(t)
 			a := w.agent("true")
 			m := w.worker()
 			o := w.opened(m, "s", a)
@@ -363,7 +363,7 @@ func TestCancelledCommand(t *testing.T) {
 // An attempt that was journaled and never launched is not made any more once it is cancelled.
 func TestCancelledBeforeItsLaunch(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	a := w.agent("true")
 	m := w.worker()
 	o := w.opened(m, "s", a)
@@ -388,7 +388,7 @@ func TestCancelledBeforeItsLaunch(t *testing.T) {
 // What a completed command left in the background lives on while workers change, and ends with the session.
 func TestBackgroundProcessEndsWithItsSession(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	a := w.agent("true")
 	m := w.worker()
 	o := w.opened(m, "s", a)
@@ -408,7 +408,7 @@ func TestBackgroundProcessEndsWithItsSession(t *testing.T) {
 // Somebody kills every supervisor (a machine without memory): that is no reason to try for ever, nor a failure of the run.
 func TestSupervisorsThatAreKilledInARow(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newRunFixture(t)
 	m := w.worker()
 	w.opened(m, "s", w.agent("true"))
 	op := &operation{name: "command"}

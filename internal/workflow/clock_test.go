@@ -34,7 +34,7 @@ func TestASleepGoesOnWhileNobodyWorks(t *testing.T) {
 		"fraction":        {0.4, time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newRunFixture(t)
 			k := w.worker(sleep(c.duration)).start()
 			go func() {
 				k.waitForEvent("operation", "begins")

@@ -139,7 +139,7 @@ func TestRandomProgramsWithRandomKills(t *testing.T) {
 		kills := rapid.SliceOfN(rapid.IntRange(1, 12), 0, 6).Draw(rt, "kills")
 		stops := rapid.SliceOfN(rapid.Bool(), len(kills), len(kills)).Draw(rt, "stops")
 
-		w := newWorld(t)
+		w := newRunFixture(t)
 		for life := 0; ; life++ {
 			if life > 200 {
 				rt.Fatalf("it never ends: %q", w.types())
@@ -173,7 +173,7 @@ func TestRandomProgramsWithRandomKills(t *testing.T) {
 }
 
 // stopAfter stops a worker after some of its events.
-func stopAfter(_ *world, k *worker, n int) {
+func stopAfter(_ *runFixture, k *worker, n int) {
 	k.hook = func() {
 		if n--; n == 0 {
 			k.engine.Stop(session.ErrInterrupted)
@@ -182,7 +182,7 @@ func stopAfter(_ *world, k *worker, n int) {
 }
 
 // completions are the operations whose completion counts at the moment: neither taken back nor cancelled with what was.
-func (w *world) completions() map[string]int {
+func (w *runFixture) completions() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	done := map[string]bool{}
@@ -206,7 +206,7 @@ func (w *world) completions() map[string]int {
 	return out
 }
 
-func (w *world) notAgain(t *rapid.T, before map[string]int) {
+func (w *runFixture) notAgain(t *rapid.T, before map[string]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for op, n := range before {
@@ -216,7 +216,7 @@ func (w *world) notAgain(t *rapid.T, before map[string]int) {
 	}
 }
 
-func (w *world) check(t *rapid.T, program tree, out workflow.Outcome) {
+func (w *runFixture) check(t *rapid.T, program tree, out workflow.Outcome) {
 	want, ok := program.comes(false)
 	if !ok {
 		if out.State != workflow.Failed {

@@ -22,7 +22,7 @@ func confirm(key string) program {
 }
 
 func TestTheWorkerLeavesWhenEverybodyWaitsForAPerson(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	p := func(s *strand) (any, error) {
 		return s.all(confirm("one"), confirm("two"), func(s *strand) (any, error) { return s.do("test.do", "a", doArgs{Value: 1}) })
 	}
@@ -60,7 +60,7 @@ func TestTheWorkerLeavesWhenEverybodyWaitsForAPerson(t *testing.T) {
 }
 
 func TestTheAnswerIsJournaledWithWhoGaveIt(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.worker(confirm("q")).leaves(workflow.Waits)
 	w.answer("q", "true", "")
 	w.worker(confirm("q")).leaves(workflow.Succeeded)
@@ -76,13 +76,13 @@ func TestTheAnswerIsJournaledWithWhoGaveIt(t *testing.T) {
 
 // The answer may be in the inbox before the question is asked: a worker was killed after it had journaled nothing of it.
 func TestAnAnswerThatCameBeforeItsQuestion(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.answer("q", "true", "")
 	wantValue(t, w.worker(confirm("q")).leaves(workflow.Succeeded), "true")
 }
 
 func TestTheFirstFittingAnswerCounts(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.worker(confirm("q")).leaves(workflow.Waits)
 	w.answer("q", `"maybe"`, "")
 	w.answer("q", "false", "")
@@ -96,7 +96,7 @@ func TestTheFirstFittingAnswerCounts(t *testing.T) {
 }
 
 func TestAnUnfittingAnswerAloneLeavesTheQuestionOpen(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.worker(confirm("q")).leaves(workflow.Waits)
 	w.answer("q", "17", "")
 	w.worker(confirm("q")).leaves(workflow.Waits)
@@ -107,7 +107,7 @@ func TestAnUnfittingAnswerAloneLeavesTheQuestionOpen(t *testing.T) {
 
 // An answer that was given about other content than the question's never counts.
 func TestAnAnswerAboutOtherContentIsNotTaken(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.worker(confirm("q")).leaves(workflow.Waits)
 	for i := range w.records { // as if the question were bound to content
 		if r := &w.records[i]; r.Type == journal.Started {
@@ -126,7 +126,7 @@ func TestAnAnswerAboutOtherContentIsNotTaken(t *testing.T) {
 
 // A worker that was killed after it had journaled an answer, and before it took it out of the inbox.
 func TestATakenAnswerIsNotTakenAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	p := func(s *strand) (any, error) {
 		if _, err := s.do(protocol.OpHuman, "q", map[string]string{"type": "text", "title": "?"}); err != nil {
 			return nil, err
@@ -146,7 +146,7 @@ func TestATakenAnswerIsNotTakenAgain(t *testing.T) {
 }
 
 func TestAnswersFromElsewhereReachALiveWorker(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	k := w.worker(confirm("q"))
 	k.stay = true
 	k.ask = func(ctx context.Context, _ workflow.Waiting) (json.RawMessage, journal.Sender, error) {
@@ -160,7 +160,7 @@ func TestAnswersFromElsewhereReachALiveWorker(t *testing.T) {
 
 func TestThePersonAtTheTerminal(t *testing.T) {
 	t.Run("answers", func(t *testing.T) {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		k := w.worker(confirm("q"))
 		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Sender, error) {
 			return json.RawMessage("true"), journal.Sender{Terminal: "/dev/pts/1"}, nil
@@ -168,7 +168,7 @@ func TestThePersonAtTheTerminal(t *testing.T) {
 		wantValue(t, k.leaves(workflow.Succeeded), "true")
 	})
 	t.Run("goes away", func(t *testing.T) {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		k := w.worker(confirm("q"))
 		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Sender, error) {
 			return nil, journal.Sender{}, workflow.ErrNobody
@@ -176,7 +176,7 @@ func TestThePersonAtTheTerminal(t *testing.T) {
 		k.leaves(workflow.Waits)
 	})
 	t.Run("one question at a time", func(t *testing.T) {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		var asking, most int
 		k := w.worker(func(s *strand) (any, error) { return s.all(confirm("a"), confirm("b"), confirm("c")) })
 		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Sender, error) {
@@ -213,7 +213,7 @@ func TestWhatAnswersAQuestion(t *testing.T) {
 
 // A question that was cancelled together with a write-back that is tried again is asked again, and can be answered.
 func TestAQuestionThatIsAskedAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	p := func(s *strand) (any, error) {
 		return s.all(confirm("q"), func(s *strand) (any, error) {
 			return s.do(protocol.OpWorkspaceWriteBack, "w", doArgs{Value: "W", Fail: "write_back_conflict", Times: 1, Wait: "w"})
@@ -242,7 +242,7 @@ func TestCancelByMessage(t *testing.T) {
 		}
 		return s.all(confirm("q"), func(s *strand) (any, error) { return s.do("test.do", "b", doArgs{Wait: "never"}) })
 	}
-	check := func(t *testing.T, w *world, k *worker, out workflow.Outcome) {
+	check := func(t *testing.T, w *runFixture, k *worker, out workflow.Outcome) {
 		t.Helper()
 		if !failure.Is(out.Err, failure.Cancelled) || !strings.Contains(out.Err.Error(), "enough") {
 			t.Errorf("%v", out.Err)
@@ -256,7 +256,7 @@ func TestCancelByMessage(t *testing.T) {
 		}
 	}
 	t.Run("live", func(t *testing.T) {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		k := w.worker(p).start()
 		go func() {
 			w.until(w.has("waits test.do:b"))
@@ -265,7 +265,7 @@ func TestCancelByMessage(t *testing.T) {
 		check(t, w, k, k.leaves(workflow.Cancelled))
 	})
 	t.Run("before the worker", func(t *testing.T) {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		first := w.worker(p).start()
 		go func() { w.until(w.has("waits test.do:b")); first.engine.Stop(session.ErrInterrupted) }()
 		first.leaves(workflow.Interrupted)
@@ -277,14 +277,14 @@ func TestCancelByMessage(t *testing.T) {
 		}
 	})
 	t.Run("before anything", func(t *testing.T) {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.send(journal.Message{Kind: journal.Cancel})
 		w.worker(p).leaves(workflow.Cancelled)
 		w.wantEffects(map[string]int{})
 	})
 	t.Run("killed in the middle", func(t *testing.T) {
 		for at := 4; at <= 7; at++ {
-			w := newWorld(t)
+			w := newRunFixture(t)
 			w.send(journal.Message{Kind: journal.Cancel, Reason: "enough"})
 			first := w.worker(func(s *strand) (any, error) { return s.all(confirm("q"), confirm("r"), confirm("s")) })
 			w.kills = at - 3

@@ -40,7 +40,7 @@ func wantValue(t *testing.T, out workflow.Outcome, want string) {
 	}
 }
 
-func (w *world) wantEffects(want map[string]int) {
+func (w *runFixture) wantEffects(want map[string]int) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func once(keys ...string) map[string]int {
 }
 
 func TestARunWithoutTrouble(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.open("c")
 	k := w.worker(three)
 	wantValue(t, k.leaves(workflow.Succeeded), threeValue)
@@ -75,7 +75,7 @@ func TestARunWithoutTrouble(t *testing.T) {
 // Killed at every record: the next workers bring the run to the same end, and no completed operation is executed again.
 func TestKilledAtEveryRecord(t *testing.T) {
 	for at := 1; at <= 9; at++ {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.open("c")
 		w.kills = at
 		if _, err := w.worker(three).run(t.Context()); !errors.Is(err, errKilled) {
@@ -103,7 +103,7 @@ func TestReplayDeliversInRecordedOrderAndThenReleasesTheQueue(t *testing.T) {
 		_, err := s.all(branch("x", "x"), branch("y", "y"), branch("z", "z"))
 		return nil, err
 	}
-	w := newWorld(t)
+	w := newRunFixture(t)
 	first := w.worker(p).start()
 	w.kills = 7 // starting all three, then completing z, x; y's completion is lost
 	go func() {
@@ -138,7 +138,7 @@ func TestReplayDeliversInRecordedOrderAndThenReleasesTheQueue(t *testing.T) {
 	}
 }
 
-func (w *world) completed() []string {
+func (w *runFixture) completed() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
@@ -152,7 +152,7 @@ func (w *world) completed() []string {
 
 // Another worker that was killed in the middle of an attempt that came to nothing: it is recorded as cut, and made again.
 func TestALostAttemptIsCutAndMadeAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	p := func(s *strand) (any, error) { return s.do("test.do", "a", doArgs{Value: 1, Wait: "a"}) }
 	first := w.worker(p).start()
 	go func() { w.until(w.has("waits test.do:a")); first.engine.Stop(errKilled) }()
@@ -215,7 +215,7 @@ func TestAChangedWorkflowIsNamedAndNothingIsExecuted(t *testing.T) {
 	}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newRunFixture(t)
 			first := w.worker(was).start()
 			go func() { w.until(w.has("waits test.do:b")); first.engine.Stop(errKilled) }()
 			first.leaves(workflow.Interrupted)
@@ -251,7 +251,7 @@ func TestArgumentsAreComparedThoughTheJournalDoesNotHoldThem(t *testing.T) {
 			return s.op(protocol.Call{Op: protocol.OpSessionExec, Scope: "s", Key: "e", Args: json.RawMessage(`{"command":"x","env":{"TOKEN":{"value":"` + secret + `"}}}`)})
 		}
 	}
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.worker(open("canary-one")).leaves(workflow.Failed) // there is no such session
 	w.records = slices.DeleteFunc(w.records, func(r journal.Record) bool { return r.Type == journal.End })
 	b, _ := json.Marshal(w.records)
@@ -267,7 +267,7 @@ func TestArgumentsAreComparedThoughTheJournalDoesNotHoldThem(t *testing.T) {
 
 // An operation of another version may hold secrets in places that this version does not know.
 func TestArgumentsOfUnknownOperationsAreNotJournaled(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	out := w.worker(func(s *strand) (any, error) {
 		return s.op(protocol.Call{Op: "future.exec", Key: "x", Args: json.RawMessage(`{"env":{"T":"canary"}}`)})
 	}).leaves(workflow.Failed)
@@ -294,7 +294,7 @@ func TestAnUncaughtConflictIsTakenBackAndTriedAgain(t *testing.T) {
 		}
 		return s.do("test.do", "after", doArgs{Value: "after"})
 	}
-	w := newWorld(t)
+	w := newRunFixture(t)
 	for range 2 {
 		out := w.worker(p).leaves(workflow.Interrupted)
 		if !failure.Is(out.Err, failure.WriteBackConflict) {
@@ -331,10 +331,10 @@ func TestKeptCompletionsAreReplayedWhereTheyWereDeliveredAgain(t *testing.T) {
 		z, err := s.do("test.do", "z", doArgs{Value: "Z"})
 		return []any{x, y, z}, err
 	}
-	base := newWorld(t)
+	base := newRunFixture(t)
 	base.worker(p).leaves(workflow.Interrupted)
 	for at := 1; ; at++ {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.records, w.effects, w.results = slices.Clone(base.records), map[string]int{}, map[string]any{}
 		for k, v := range base.effects {
 			w.effects[k] = v
@@ -369,7 +369,7 @@ func TestWhatAConflictCancelledIsMadeAnew(t *testing.T) {
 			func(s *strand) (any, error) { return s.do("test.do", "sibling", doArgs{Value: "S", Wait: "s"}) },
 		)
 	}
-	w := newWorld(t)
+	w := newRunFixture(t)
 	first := w.worker(p).start()
 	go func() { w.until(w.has("waits test.do:sibling")); w.open("w") }()
 	first.leaves(workflow.Interrupted)
@@ -403,7 +403,7 @@ func TestWhatFollowedAFailureThatIsTakenBackNeedNotBeAskedForAgain(t *testing.T)
 		}
 		return "fine", nil
 	}
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.worker(p).leaves(workflow.Interrupted)
 	wantValue(t, w.worker(p).leaves(workflow.Succeeded), `"fine"`)
 }
@@ -416,7 +416,7 @@ func TestACaughtConflictIsNotTakenBack(t *testing.T) {
 		}
 		return s.do(protocol.OpWorkspaceWriteBack, "uncaught", doArgs{Fail: "write_back_conflict", Times: 1})
 	}
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.worker(p).leaves(workflow.Interrupted)
 	if got := w.types(); got[len(got)-1] != "reopened workspace.writeBack:uncaught" {
 		t.Errorf("%q", got)
@@ -446,7 +446,7 @@ func TestAllCancelsTheSiblingsAlsoInReplay(t *testing.T) {
 		return err.Error(), nil
 	}
 	for at := 4; at <= 7; at++ {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		first := w.worker(p).start()
 		go func() {
 			w.until(func() bool {
@@ -478,7 +478,7 @@ func TestAllCancelsTheSiblingsAlsoInReplay(t *testing.T) {
 }
 
 func TestAProgramThatBreaksItsLimitsFailsAndWhatItRanIsEnded(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	var k *worker
 	p := func(s *strand) (any, error) {
 		return s.all(
@@ -510,7 +510,7 @@ func TestAProgramThatEndsWhileOperationsAreUnderWay(t *testing.T) {
 		)
 	}
 	for _, kill := range []int{0, 4, 5} {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		k := w.worker(p).start()
 		k.fake.endsAfter = 1
 		w.kills = kill
@@ -536,7 +536,7 @@ func TestAProgramThatEndsWhileOperationsAreUnderWay(t *testing.T) {
 }
 
 func TestAWorkflowThatWaitsForNothingFails(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	k := w.worker(func(*strand) (any, error) { return nil, nil }).start()
 	k.fake.silent = true
 	out := k.leaves(workflow.Failed)
@@ -546,7 +546,7 @@ func TestAWorkflowThatWaitsForNothingFails(t *testing.T) {
 }
 
 func TestADyingChildLeavesTheRunToBeResumed(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	w.open("c")
 	k := w.worker(three).start()
 	k.fake.breaks = 2

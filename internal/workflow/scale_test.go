@@ -114,7 +114,7 @@ func cut(t *testing.T, dir string, n int) {
 
 func TestThousandsAtOnce(t *testing.T) {
 	const n = 3000
-	w := newWorld(t)
+	w := newRunFixture(t)
 	p := func(s *strand) (any, error) {
 		items := make([]program, n)
 		for i := range items {

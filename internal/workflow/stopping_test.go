@@ -19,7 +19,7 @@ import (
 func TestStopping(t *testing.T) {
 	for _, cause := range []error{session.ErrInterrupted, session.ErrDetached} {
 		t.Run(cause.Error(), func(t *testing.T) {
-			w := newWorld(t)
+			w := newRunFixture(t)
 			p := func(s *strand) (any, error) {
 				return s.all(
 					func(s *strand) (any, error) { return s.do("test.do", "a", doArgs{Value: "A", Wait: "a"}) },
@@ -68,7 +68,7 @@ func TestStopping(t *testing.T) {
 // Errors that only say that the worker leaves are never taken for the operation's end, whatever they look like.
 func TestAnErrorOfALeavingWorkerIsNotTheOperationsEnd(t *testing.T) {
 	for _, err := range []error{context.Canceled, failure.New(failure.Interrupted, "x"), failure.New(failure.Cancelled, "x"), failure.Wrap(context.Canceled, failure.Failed, "copy")} {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		k := w.worker(func(s *strand) (any, error) { return s.do("test.x", "x", nil) })
 		k.handlers["test.x"] = workflow.Handler{Do: func(ctx context.Context, _ *workflow.Op) (any, any, error) {
 			w.note("x")
@@ -85,7 +85,7 @@ func TestAnErrorOfALeavingWorkerIsNotTheOperationsEnd(t *testing.T) {
 }
 
 func TestAWorkerThatIsStoppedBeforeItBeginsExecutesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	k := w.worker(three).start()
 	k.engine.Stop(session.ErrInterrupted)
 	k.leaves(workflow.Interrupted)
@@ -106,7 +106,7 @@ func TestWhatTheMachineLacksSuspendsTheRun(t *testing.T) {
 		{full, failure.NotReady},
 		{failure.Wrap(full, failure.Failed, "copy"), failure.Failed},
 	} {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		p := func(s *strand) (any, error) {
 			v, err := s.do("test.x", "x", nil)
 			if err != nil {
@@ -133,7 +133,7 @@ func TestWhatTheMachineLacksSuspendsTheRun(t *testing.T) {
 // Each append may fail. The worker then stops at once, and a next one goes on from the last good record.
 func TestAJournalThatCannotBeWritten(t *testing.T) {
 	for at := 1; at <= 9; at++ {
-		w := newWorld(t)
+		w := newRunFixture(t)
 		w.open("c")
 		w.kills, w.full = at, failure.New(failure.NotReady, "the disk is full").WithHint("laufwerk resume RUN")
 		k := w.worker(three)
@@ -153,7 +153,7 @@ func TestAJournalThatCannotBeWritten(t *testing.T) {
 // An operation that is cancelled before anything of it was journaled is not executed; what an earlier worker may have left of
 // it is ended first, and where that cannot be done now the run waits for it.
 func TestWhatIsCancelledBeforeItBeganIsForgotten(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	p := func(s *strand) (any, error) {
 		_, err := s.all(
 			func(s *strand) (any, error) { return s.do("test.do", "fails", doArgs{Fail: "agent_failed"}) },
@@ -189,7 +189,7 @@ func TestWhatIsCancelledBeforeItBeganIsForgotten(t *testing.T) {
 
 // Values that have no JSON form, or one with bytes that are no text, do not stop the engine.
 func TestOddValues(t *testing.T) {
-	w := newWorld(t)
+	w := newRunFixture(t)
 	p := func(s *strand) (any, error) {
 		if _, err := s.do("test.none", "none", nil); err == nil {
 			return nil, errors.New("a channel went through")

@@ -38,7 +38,7 @@ func TestEveryKindOfChange(t *testing.T) {
 	for name, at := range map[string]func(testing.TB) string{"memory": fast, "disk": func(tb testing.TB) string { return tb.TempDir() }} {
 		for _, noExchange := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, without exchange %v", name, noExchange), func(t *testing.T) {
-				w := newWorldIn(t, at(t), allBase, allFrozen, allBase)
+				w := newSourceFixtureIn(t, at(t), allBase, allFrozen, allBase)
 				w.req.NoExchange = noExchange
 				p := must(Check(context.Background(), w.req))
 				if err := p.Apply(context.Background()); err != nil {
@@ -75,7 +75,7 @@ func TestNothingToContinueOrAbort(t *testing.T) {
 
 // Every path is exchanged with one inode, so that what is read never is half of a file, and other names keep the old bytes.
 func TestAHardLinkKeepsItsContent(t *testing.T) {
-	w := newWorld(t, tree{"f": file("1")}, tree{"f": file("2")}, tree{"f": file("1")})
+	w := newSourceFixture(t, tree{"f": file("1")}, tree{"f": file("2")}, tree{"f": file("1")})
 	twin := filepath.Join(filepath.Dir(w.source), "twin")
 	if err := os.Link(w.path("f"), twin); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestAHardLinkKeepsItsContent(t *testing.T) {
 }
 
 // edited runs a write-back during which, the first time that a point is reached, somebody does something to the source.
-func edited(w *world, point string, do func()) error {
+func edited(w *sourceFixture, point string, do func()) error {
 	w.Helper()
 	p := must(Check(context.Background(), w.req))
 	reached := false
@@ -107,14 +107,14 @@ func edited(w *world, point string, do func()) error {
 	return err
 }
 
-func (w *world) write(rel, content string) {
+func (w *sourceFixture) write(rel, content string) {
 	w.Helper()
 	if err := os.WriteFile(w.path(rel), []byte(content), 0o644); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) saveOver(rel, content string) { // as editors do: a new file, renamed
+func (w *sourceFixture) saveOver(rel, content string) { // as editors do: a new file, renamed
 	w.Helper()
 	w.write(rel+"~", content)
 	if err := os.Rename(w.path(rel+"~"), w.path(rel)); err != nil {
@@ -125,22 +125,22 @@ func (w *world) saveOver(rel, content string) { // as editors do: a new file, re
 // The source is edited at each moment: the edit survives, and everything else is as it was.
 func TestEditedMeanwhile(t *testing.T) {
 	for point, tc := range map[string]struct {
-		do   func(w *world)
+		do   func(w *sourceFixture)
 		want tree // beside allBase
 		path string
 	}{
-		"before-planned": {func(w *world) { w.write("edit", "mine") }, tree{"edit": file("mine")}, "edit"},
-		"before-stage":   {func(w *world) { w.write("edit", "mine") }, tree{"edit": file("mine")}, "edit"},
-		"after-staged":   {func(w *world) { w.saveOver("edit", "mine") }, tree{"edit": file("mine")}, "edit"},
-		"after-applying": {func(w *world) { w.write("edit", "mine") }, tree{"edit": file("mine")}, "edit"},
-		"before-create":  {func(w *world) { w.write("dir/gone", "mine") }, tree{"dir/gone": file("mine")}, "dir/gone"},
-		"before-chmod":   {func(w *world) { w.write("l2", "") }, tree{"l2": file("")}, ""},
-		"before-aside":   {func(w *world) { w.write("dir/sub/gone", "mine") }, tree{"dir/sub/gone": file("mine")}, "dir/sub/gone"},
-		"after-aside":    {func(w *world) { w.write("fold/new", "mine") }, tree{"fold/new": file("mine")}, "fold"},
-		"before-verify":  {func(w *world) { w.write("other", "mine") }, tree{"other": file("mine")}, ""},
+		"before-planned": {func(w *sourceFixture) { w.write("edit", "mine") }, tree{"edit": file("mine")}, "edit"},
+		"before-stage":   {func(w *sourceFixture) { w.write("edit", "mine") }, tree{"edit": file("mine")}, "edit"},
+		"after-staged":   {func(w *sourceFixture) { w.saveOver("edit", "mine") }, tree{"edit": file("mine")}, "edit"},
+		"after-applying": {func(w *sourceFixture) { w.write("edit", "mine") }, tree{"edit": file("mine")}, "edit"},
+		"before-create":  {func(w *sourceFixture) { w.write("dir/gone", "mine") }, tree{"dir/gone": file("mine")}, "dir/gone"},
+		"before-chmod":   {func(w *sourceFixture) { w.write("l2", "") }, tree{"l2": file("")}, ""},
+		"before-aside":   {func(w *sourceFixture) { w.write("dir/sub/gone", "mine") }, tree{"dir/sub/gone": file("mine")}, "dir/sub/gone"},
+		"after-aside":    {func(w *sourceFixture) { w.write("fold/new", "mine") }, tree{"fold/new": file("mine")}, "fold"},
+		"before-verify":  {func(w *sourceFixture) { w.write("other", "mine") }, tree{"other": file("mine")}, ""},
 	} {
 		t.Run(point, func(t *testing.T) {
-			w := newWorld(t, allBase, allFrozen, allBase)
+			w := newSourceFixture(t, allBase, allFrozen, allBase)
 			err := edited(w, point, func() { tc.do(w) })
 			if tc.path == "" { // nothing of ours was touched
 				if err != nil {
@@ -163,14 +163,14 @@ func TestEditedMeanwhile(t *testing.T) {
 // Between the last look and the exchange.
 func TestEditedInTheLastMoment(t *testing.T) {
 	base, frozen := tree{"a": file("1"), "b": file("1")}, tree{"a": file("2"), "b": file("2")}
-	for name, save := range map[string]func(w *world, rel, content string){"in place": (*world).write, "over it": (*world).saveOver} {
+	for name, save := range map[string]func(w *sourceFixture, rel, content string){"in place": (*sourceFixture).write, "over it": (*sourceFixture).saveOver} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, base, frozen, base)
+			w := newSourceFixture(t, base, frozen, base)
 			w.fails(edited(w, "before-exchange", func() { save(w, "a", "mine") }), failure.WriteBackConflict, map[string]string{"a": "while the write-back"})
 			w.holds(tree{"a": file("mine"), "b": file("1")})
 		})
 		t.Run(name+", and once more while it is exchanged back", func(t *testing.T) {
-			w := newWorld(t, base, frozen, base)
+			w := newSourceFixture(t, base, frozen, base)
 			p := must(Check(context.Background(), w.req))
 			p.observe = func(at string) {
 				switch at {
@@ -195,18 +195,18 @@ func TestEditedInTheLastMoment(t *testing.T) {
 		})
 	}
 	t.Run("removed", func(t *testing.T) {
-		w := newWorld(t, base, frozen, base)
+		w := newSourceFixture(t, base, frozen, base)
 		w.fails(edited(w, "before-exchange", func() { os.Remove(w.path("a")) }), failure.WriteBackConflict, map[string]string{"a": "removed"})
 		w.holds(tree{"b": file("1")})
 	})
 	t.Run("without exchange", func(t *testing.T) {
-		w := newWorld(t, base, frozen, base)
+		w := newSourceFixture(t, base, frozen, base)
 		w.req.NoExchange = true
 		w.fails(edited(w, "before-aside", func() { w.write("a", "mine") }), failure.WriteBackConflict, map[string]string{"a": "while the write-back"})
 		w.holds(tree{"a": file("mine"), "b": file("1")})
 	})
 	t.Run("without exchange, made in the gap", func(t *testing.T) {
-		w := newWorld(t, base, frozen, base)
+		w := newSourceFixture(t, base, frozen, base)
 		w.req.NoExchange = true
 		w.fails(edited(w, "after-aside", func() { w.write("a", "mine") }), failure.WriteBackConflict, map[string]string{"a": "was made there"})
 		w.holds(tree{"a": file("mine"), "b": file("1")})
@@ -216,7 +216,7 @@ func TestEditedInTheLastMoment(t *testing.T) {
 // An editor holds the old file open and writes after it was displaced.
 func TestWrittenIntoTheDisplacedFile(t *testing.T) {
 	base, frozen := tree{"a": file("1"), "b": file("1")}, tree{"a": file("2"), "b": file("2")}
-	w := newWorld(t, base, frozen, base)
+	w := newSourceFixture(t, base, frozen, base)
 	f := must(os.OpenFile(w.path("a"), os.O_WRONLY, 0))
 	defer f.Close()
 	w.fails(edited(w, "before-verify", func() { f.WriteString("late") }), failure.WriteBackConflict, map[string]string{"a": "had it open"})
@@ -245,9 +245,9 @@ func TestWrittenIntoTheDisplacedFile(t *testing.T) {
 
 // A path that was written already is edited, and then there is a conflict at a later one: nothing more is touched, a
 // person decides.
-func halfAppliedWorld(t *testing.T) *world {
+func halfAppliedWorld(t *testing.T) *sourceFixture {
 	base := tree{"a": file("1"), "b": file("1"), "c": file("1")}
-	w := newWorld(t, base, tree{"a": file("2"), "b": file("2"), "c": file("2")}, base)
+	w := newSourceFixture(t, base, tree{"a": file("2"), "b": file("2"), "c": file("2")}, base)
 	p := must(Check(context.Background(), w.req))
 	n := 0
 	p.observe = func(at string) {
@@ -301,7 +301,7 @@ func TestStagingRemovedBySomebody(t *testing.T) {
 	for _, end := range []string{"continue", "abort"} {
 		for _, point := range []string{"after-staged", "after-create", "before-settle", "after-settle", "after-aside", "before-sync"} {
 			t.Run(end+" "+point, func(t *testing.T) {
-				w := newWorld(t, allBase, allFrozen, allBase)
+				w := newSourceFixture(t, allBase, allFrozen, allBase)
 				killed(w, point)
 				m := must(filepath.Glob(filepath.Join(w.source, stagingPrefix+"*")))
 				if len(m) != 1 {
@@ -327,7 +327,7 @@ func TestStagingRemovedBySomebody(t *testing.T) {
 }
 
 // killed runs a write-back up to a point where it is given up, as if it were killed there.
-func killed(w *world, point string) {
+func killed(w *sourceFixture, point string) {
 	w.Helper()
 	p := must(Check(context.Background(), w.req))
 	p.observe = func(at string) {
@@ -344,7 +344,7 @@ func killed(w *world, point string) {
 }
 
 func TestAbortAfterTheCommit(t *testing.T) {
-	w := newWorld(t, allBase, allFrozen, allBase)
+	w := newSourceFixture(t, allBase, allFrozen, allBase)
 	killed(w, "after-applied")
 	if _, err := Abort(context.Background(), w.req.Dir); !failure.Is(err, failure.RunState) {
 		t.Errorf("got %v", err)
@@ -357,7 +357,7 @@ func TestAbortAfterTheCommit(t *testing.T) {
 
 // Once everything is being put back, that is what Continue ends, too.
 func TestContinueOfAnAbort(t *testing.T) {
-	w := newWorld(t, allBase, allFrozen, allBase)
+	w := newSourceFixture(t, allBase, allFrozen, allBase)
 	killed(w, "before-verify")
 	p := must(Pending(w.req.Dir))
 	p.observe = func(at string) {
@@ -378,7 +378,7 @@ func TestContinueOfAnAbort(t *testing.T) {
 
 // A conflict is found, and the process is killed while it puts everything back: the failure is not lost.
 func TestKilledWhilePuttingBack(t *testing.T) {
-	w := newWorld(t, allBase, allFrozen, allBase)
+	w := newSourceFixture(t, allBase, allFrozen, allBase)
 	p := must(Check(context.Background(), w.req))
 	p.observe = func(at string) {
 		switch at {
@@ -400,7 +400,7 @@ func TestKilledWhilePuttingBack(t *testing.T) {
 }
 
 func TestContinueWithAnotherRoot(t *testing.T) {
-	w := newWorld(t, allBase, allFrozen, allBase)
+	w := newSourceFixture(t, allBase, allFrozen, allBase)
 	killed(w, "after-create")
 	if err := os.Rename(w.source, w.source+"-old"); err != nil {
 		t.Fatal(err)
@@ -418,7 +418,7 @@ func TestContinueWithAnotherRoot(t *testing.T) {
 }
 
 func TestFrozenBytesDamaged(t *testing.T) {
-	w := newWorld(t, tree{"a": file("1")}, tree{"a": file("2"), "b": file("3")}, tree{"a": file("1")})
+	w := newSourceFixture(t, tree{"a": file("1")}, tree{"a": file("2"), "b": file("3")}, tree{"a": file("1")})
 	blob := filepath.Join(w.req.Freeze.Dir, "blobs", file("3").entry("").SHA256)
 	if err := os.WriteFile(blob, []byte("4"), 0o600); err != nil {
 		t.Fatal(err)
@@ -437,7 +437,7 @@ func TestFrozenBytesDamaged(t *testing.T) {
 }
 
 func TestInterruptedWhileStaging(t *testing.T) {
-	w := newWorld(t, allBase, allFrozen, allBase)
+	w := newSourceFixture(t, allBase, allFrozen, allBase)
 	p := must(Check(context.Background(), w.req))
 	ctx, cancel := context.WithCancel(context.Background())
 	p.observe = func(at string) {
@@ -456,7 +456,7 @@ func TestInterruptedWhileStaging(t *testing.T) {
 }
 
 func TestInterruptedWhileTheSourceChanges(t *testing.T) {
-	w := newWorld(t, allBase, allFrozen, allBase)
+	w := newSourceFixture(t, allBase, allFrozen, allBase)
 	p := must(Check(context.Background(), w.req))
 	ctx, cancel := context.WithCancel(context.Background())
 	p.observe = func(at string) {
@@ -501,7 +501,7 @@ func TestDirectoryThatMayNotBeWritten(t *testing.T) {
 		"replaced": {"a": file("2"), "d/x": file("2"), "e/x": file("2")}, "made": {"a": file("2"), "d/n": file("2"), "e/n": file("2")},
 		"removed": {"a": file("2"), "d/x": gone(), "e/x": gone()},
 	} {
-		w := newWorldIn(t, t.TempDir(), base, base.with(tree{"d": dir()}).with(change), base)
+		w := newSourceFixtureIn(t, t.TempDir(), base, base.with(tree{"d": dir()}).with(change), base)
 		if err := os.Chmod(w.path("d"), 0o555); err != nil {
 			t.Fatal(err)
 		}
@@ -517,7 +517,7 @@ func TestDirectoryThatMayNotBeWritten(t *testing.T) {
 		}
 	}
 	// C37: a file that cannot be read is named, and nothing else is touched either.
-	w := newWorldIn(t, t.TempDir(), base, base.with(tree{"a": file("2"), "d/x": file("2")}), base)
+	w := newSourceFixtureIn(t, t.TempDir(), base, base.with(tree{"a": file("2"), "d/x": file("2")}), base)
 	if err := os.Chmod(w.path("d/x"), 0); err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := tc.base.with(tc.source)
-			w := newWorld(t, tc.base, tc.base.with(tc.change), source)
+			w := newSourceFixture(t, tc.base, tc.base.with(tc.change), source)
 			w.req.Allow = tc.allow
 			before := readTree(t, w.source)
 			w.fails(w.run(), failure.WriteBackRefused, tc.want)
@@ -127,7 +127,7 @@ func TestRefused(t *testing.T) {
 
 func TestPathsThatNoTreeHolds(t *testing.T) {
 	for path, why := range map[string]string{"/etc/passwd": "absolute", "../x": "clean path", "a/../../x": "clean path"} {
-		w := newWorld(t, tree{}, tree{"ok": file("x")}, tree{})
+		w := newSourceFixture(t, tree{}, tree{"ok": file("x")}, tree{})
 		w.req.Freeze.Changes = append(w.req.Freeze.Changes, workspace.Change{Path: path, After: file("x").entry(path)})
 		w.fails(w.run(), failure.WriteBackRefused, map[string]string{path: why})
 		w.holds(tree{})
@@ -135,14 +135,14 @@ func TestPathsThatNoTreeHolds(t *testing.T) {
 }
 
 func TestBelowALinkOfTheFreeze(t *testing.T) {
-	w := newWorld(t, tree{}, tree{"x": link("etc")}, tree{"etc/passwd": file("1")})
+	w := newSourceFixture(t, tree{}, tree{"x": link("etc")}, tree{"etc/passwd": file("1")})
 	w.req.Freeze.Changes = append(w.req.Freeze.Changes, workspace.Change{Path: "x/passwd", After: file("2").entry("x/passwd")})
 	w.fails(w.run(), failure.WriteBackRefused, map[string]string{"x/passwd": "no directory in the workspace"})
 	w.holds(tree{"etc/passwd": file("1")})
 }
 
 func TestBounds(t *testing.T) {
-	w := newWorld(t, tree{}, tree{"a": file("12345"), "b": file("12345")}, tree{})
+	w := newSourceFixture(t, tree{}, tree{"a": file("12345"), "b": file("12345")}, tree{})
 	w.req.MaxFiles = 1
 	w.fails(w.run(), failure.WriteBackRefused, map[string]string{"a": "", "b": ""})
 	w.req.MaxFiles, w.req.MaxBytes = 2, 9
@@ -189,7 +189,7 @@ func TestConflicts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, base, base.with(tc.change), base.with(tc.source))
+			w := newSourceFixture(t, base, base.with(tc.change), base.with(tc.source))
 			before := readTree(t, w.source)
 			w.fails(w.run(), failure.WriteBackConflict, tc.want)
 			w.holds(before)
@@ -198,7 +198,7 @@ func TestConflicts(t *testing.T) {
 }
 
 func TestFifoInTheSourceIsAConflict(t *testing.T) {
-	w := newWorld(t, tree{"f": file("1")}, tree{"f": file("2")}, tree{})
+	w := newSourceFixture(t, tree{"f": file("1")}, tree{"f": file("2")}, tree{})
 	if err := unix.Mkfifo(w.path("f"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestFifoInTheSourceIsAConflict(t *testing.T) {
 }
 
 func TestAnotherRoot(t *testing.T) {
-	w := newWorld(t, tree{}, tree{"f": file("1")}, tree{})
+	w := newSourceFixture(t, tree{}, tree{"f": file("1")}, tree{})
 	if err := os.Rename(w.source, w.source+"-old"); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestMerges(t *testing.T) {
 		"case":                     {tree{"F": file("2"), "n": file("2"), "N": file("2")}, nil, tree{"F": file("2"), "n": file("2"), "N": file("2")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, base, base.with(tc.change), base.with(tc.source))
+			w := newSourceFixture(t, base, base.with(tc.change), base.with(tc.source))
 			want := base.with(tc.source).with(tc.want)
 			for range 2 { // the second time there is nothing to do
 				if err := w.run(); err != nil {
@@ -285,7 +285,7 @@ func TestAllow(t *testing.T) {
 		"laufwerk/workflows/w/workflow.ts": true, "laufwerk/workflows": true, "laufwerk/workflows/**": true, "laufwerk/": true,
 		"laufwerk/workflows/w/work": false, "laufwerk/workflows/v": false, "": false, "/": false, "workflows": false,
 	} {
-		w := newWorld(t, tree{}, change, tree{})
+		w := newSourceFixture(t, tree{}, change, tree{})
 		w.req.Allow = []string{allow}
 		if err := w.run(); (err == nil) != ok {
 			t.Errorf("allow %q: %v", allow, err)
@@ -296,7 +296,7 @@ func TestAllow(t *testing.T) {
 func TestStepsForADryRun(t *testing.T) {
 	base := tree{"f": file("1"), "g": file("1"), "d/x": file("1")}
 	frozen := tree{"f": file("22"), "g": exe("1"), "n/l": link("../f")}
-	w := newWorld(t, base, frozen, base)
+	w := newSourceFixture(t, base, frozen, base)
 	if err := os.Link(w.path("f"), filepath.Join(filepath.Dir(w.source), "twin")); err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestStepsForADryRun(t *testing.T) {
 // A file system that ignores case is not to be had in every test run: the checker is told that the root's does.
 func TestCollisions(t *testing.T) {
 	base := tree{"Makefile": file("1"), "other": file("1")}
-	w := newWorld(t, base, base.with(tree{"makefile": file("2"), "\u00e9": file(""), "e\u0301": file(""), "Other": file("2"), "other": gone(), "fine": file("")}), base)
+	w := newSourceFixture(t, base, base.with(tree{"makefile": file("2"), "\u00e9": file(""), "e\u0301": file(""), "Other": file("2"), "other": gone(), "fine": file("")}), base)
 	for _, ignores := range []bool{false, true} {
 		root := must(openSource(w.source, w.req.Freeze.Root))
 		c := newChecker(w.req, root)

@@ -206,8 +206,8 @@ func rootOf(tb testing.TB, dir string) workspace.RootID {
 	return workspace.RootID{Dev: uint64(st.Dev), Ino: st.Ino} //nolint:unconvert // 32 bits on darwin
 }
 
-// world is a source with a freeze for it.
-type world struct {
+// sourceFixture is a source with a freeze for it.
+type sourceFixture struct {
 	testing.TB
 	source string
 	req    Request
@@ -226,14 +226,14 @@ func fast(tb testing.TB) string {
 	return d
 }
 
-func newWorld(tb testing.TB, base, frozen, source tree) *world {
+func newSourceFixture(tb testing.TB, base, frozen, source tree) *sourceFixture {
 	tb.Helper()
-	return newWorldIn(tb, fast(tb), base, frozen, source)
+	return newSourceFixtureIn(tb, fast(tb), base, frozen, source)
 }
 
-func newWorldIn(tb testing.TB, at string, base, frozen, source tree) *world {
+func newSourceFixtureIn(tb testing.TB, at string, base, frozen, source tree) *sourceFixture {
 	tb.Helper()
-	w := &world{TB: tb, source: filepath.Join(at, "source")}
+	w := &sourceFixture{TB: tb, source: filepath.Join(at, "source")}
 	if err := os.MkdirAll(w.source, 0o755); err != nil {
 		tb.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func newWorldIn(tb testing.TB, at string, base, frozen, source tree) *world {
 	return w
 }
 
-func (w *world) run() error {
+func (w *sourceFixture) run() error {
 	w.Helper()
 	p, err := Check(context.Background(), w.req)
 	if err != nil {
@@ -255,15 +255,15 @@ func (w *world) run() error {
 	return p.Apply(context.Background())
 }
 
-func (w *world) path(rel string) string { return filepath.Join(w.source, rel) }
+func (w *sourceFixture) path(rel string) string { return filepath.Join(w.source, rel) }
 
-func (w *world) holds(want tree) {
+func (w *sourceFixture) holds(want tree) {
 	w.Helper()
 	same(w.TB, "the source", readTree(w.TB, w.source), want)
 }
 
 // fails asserts the kind and that each path is named with a reason that contains the text.
-func (w *world) fails(err error, kind failure.Kind, paths map[string]string) {
+func (w *sourceFixture) fails(err error, kind failure.Kind, paths map[string]string) {
 	w.Helper()
 	if !failure.Is(err, kind) {
 		w.Fatalf("got %v (%s), want %s", err, failure.KindOf(err), kind)

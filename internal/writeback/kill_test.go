@@ -17,7 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/testkit"
 )
 
-// childDo names what TestChild is to do in the world that childDir holds.
+// childDo names what TestChild is to do in the fixture that childDir holds.
 const (
 	childDo   = "WRITEBACK_CHILD_DO"
 	childDir  = "WRITEBACK_CHILD_DIR"
@@ -36,7 +36,7 @@ func TestChild(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := worldAt(t, at)
+	w := sourceFixtureAt(t, at)
 	ctx := context.Background()
 	var err error
 	switch os.Getenv(childDo) {
@@ -52,9 +52,9 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// worldAt finds the world that another process made.
-func worldAt(t *testing.T, at string) *world {
-	w := newWorldIn(t, at, allBase, allFrozen, tree{})
+// sourceFixtureAt finds the fixture that another process made.
+func sourceFixtureAt(t *testing.T, at string) *sourceFixture {
+	w := newSourceFixtureIn(t, at, allBase, allFrozen, tree{})
 	w.req.NoExchange = os.Getenv(childTwo) != ""
 	return w
 }
@@ -115,13 +115,13 @@ func inTwo(point string) bool {
 	return strings.Contains(point, "-aside") || strings.Contains(point, "-install") || strings.Contains(point, "-restore")
 }
 
-func (k *killer) world(t *testing.T) (string, *world) {
+func (k *killer) fixture(t *testing.T) (string, *sourceFixture) {
 	at := fast(t)
-	return at, newWorldIn(t, at, allBase, allFrozen, allBase)
+	return at, newSourceFixtureIn(t, at, allBase, allFrozen, allBase)
 }
 
 // finish ends what is pending and says what the source must hold.
-func finish(t *testing.T, w *world, end string) tree {
+func finish(t *testing.T, w *sourceFixture, end string) tree {
 	t.Helper()
 	ctx := context.Background()
 	pend := must(Pending(w.req.Dir))
@@ -156,7 +156,7 @@ func finish(t *testing.T, w *world, end string) tree {
 	return allBase
 }
 
-func (k *killer) check(t *testing.T, w *world, end string) {
+func (k *killer) check(t *testing.T, w *sourceFixture, end string) {
 	t.Helper()
 	w.holds(finish(t, w, end))
 	leftovers(t, w.source)
@@ -172,7 +172,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 	k := newKiller(t)
 	for _, k.noExchange = range []bool{false, true} {
-		at, w := k.world(t)
+		at, w := k.fixture(t)
 		points := k.points(at, "apply")
 		w.holds(allFrozen)
 		if least := map[bool]int{false: 60, true: 10}[k.noExchange]; len(points) < least {
@@ -180,7 +180,7 @@ func TestKilledAnywhere(t *testing.T) {
 		}
 		for _, point := range points {
 			for _, end := range []string{"continue", "abort"} {
-				at, w := k.world(t)
+				at, w := k.fixture(t)
 				w.req.NoExchange = k.noExchange
 				if !k.child(at, "apply", point, "") {
 					t.Fatalf("not killed at %s", point)
@@ -202,10 +202,10 @@ func TestKilledTwice(t *testing.T) {
 	k := newKiller(t)
 	for _, k.noExchange = range []bool{false, true} {
 		for end, first := range map[string]string{"continue": "writeback/before-create#2", "abort": "writeback/before-verify#1"} {
-			at, _ := k.world(t)
+			at, _ := k.fixture(t)
 			k.child(at, "apply", first, "")
 			for _, point := range k.points(at, end) {
-				at, w := k.world(t)
+				at, w := k.fixture(t)
 				w.req.NoExchange = k.noExchange
 				k.child(at, "apply", first, "")
 				if !k.child(at, end, point, "") {

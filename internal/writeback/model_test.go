@@ -104,7 +104,7 @@ func TestModel(t *testing.T) {
 
 		dir := filepath.Join(at, strconv.Itoa(n))
 		defer os.RemoveAll(dir)
-		w := newWorldIn(t, dir, base, frozen, source)
+		w := newSourceFixtureIn(t, dir, base, frozen, source)
 		w.req.NoExchange = rapid.Bool().Draw(rt, "without exchange")
 		want := merged(base, frozen, source)
 
@@ -165,7 +165,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-func mustHold(rt *rapid.T, w *world, want tree) {
+func mustHold(rt *rapid.T, w *sourceFixture, want tree) {
 	got := readTree(w.TB, w.source)
 	if !maps.Equal(got, want) {
 		rt.Fatalf("the source holds\n%v, want\n%v", got, want)

@@ -15,7 +15,7 @@ import (
 )
 
 // copied opens a real copy of a source, lets an agent work on it, and freezes what it did.
-func copied(t *testing.T, source tree, agent func(dir string)) *world {
+func copied(t *testing.T, source tree, agent func(dir string)) *sourceFixture {
 	t.Helper()
 	ctx, at := context.Background(), fast(t)
 	now := func() time.Time { return time.Unix(1_700_000_000, 0) }
@@ -38,7 +38,7 @@ func copied(t *testing.T, source tree, agent func(dir string)) *world {
 	if f, err = workspace.LoadFreeze(f.Dir); err != nil {
 		t.Fatal(err)
 	}
-	return &world{TB: t, source: src, req: Request{Freeze: f, Dir: filepath.Join(at, "run"), Approved: true, MaxFiles: 1000, MaxBytes: 1 << 30, Now: now}}
+	return &sourceFixture{TB: t, source: src, req: Request{Freeze: f, Dir: filepath.Join(at, "run"), Approved: true, MaxFiles: 1000, MaxBytes: 1 << 30, Now: now}}
 }
 
 // From copy to freeze to write-back, by the real parts.

@@ -11,7 +11,7 @@ import (
 func TestFileSystemThatCannotExchange(t *testing.T) {
 	for _, noExchange := range []bool{false, true} {
 		at := fast(t)
-		w := newWorldIn(t, at, allBase, allFrozen, allBase)
+		w := newSourceFixtureIn(t, at, allBase, allFrozen, allBase)
 		cmd := exec.Command(must(os.Executable()), "-test.run", "^TestChild$")
 		cmd.Env = append(os.Environ(), childDo+"=apply", childDir+"="+at, childDeny+"=1")
 		if noExchange {
@@ -36,7 +36,7 @@ func TestFileSystemThatCannotExchange(t *testing.T) {
 func TestContinueWithoutExchange(t *testing.T) {
 	for _, noExchange := range []bool{false, true} {
 		at := fast(t)
-		w := newWorldIn(t, at, allBase, allFrozen, allBase)
+		w := newSourceFixtureIn(t, at, allBase, allFrozen, allBase)
 		p, err := Check(context.Background(), w.req)
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func TestFullDisk(t *testing.T) {
 		t.Run(size, func(t *testing.T) {
 			at := t.TempDir()
 			mountTmpfs(t, filepath.Join(at, "source"), size)
-			w := newWorldIn(t, at, base, frozen, base)
+			w := newSourceFixtureIn(t, at, base, frozen, base)
 			err := w.run()
 			if err == nil || !strings.Contains(err.Error(), "no space") || !strings.Contains(err.Error(), "nothing was changed") {
 				t.Errorf("got %v", err)
@@ -50,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 		at := t.TempDir()
 		mountTmpfs(t, filepath.Join(at, "run"), "64k")
 		base := tree{"a": file(big)}
-		w := newWorldIn(t, at, base, tree{"a": file("2")}, base)
+		w := newSourceFixtureIn(t, at, base, tree{"a": file("2")}, base)
 		if err := w.run(); err == nil || !strings.Contains(err.Error(), "no space") {
 			t.Errorf("got %v", err)
 		}
@@ -60,7 +60,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestMountInTheSource(t *testing.T) {
 	base := tree{"a": file("1"), "m": dir()}
-	w := newWorld(t, base, base.with(tree{"a": file("2"), "m/x": file("2")}), base)
+	w := newSourceFixture(t, base, base.with(tree{"a": file("2"), "m/x": file("2")}), base)
 	mountTmpfs(t, w.path("m"), "64k")
 	w.fails(w.run(), failure.WriteBackRefused, map[string]string{"m/x": "mounted"})
 	w.holds(base)

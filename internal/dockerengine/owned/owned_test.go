@@ -18,8 +18,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/testkit/engine"
 )
 
-// world is a proxy in front of the shared engine, and a store's owner of its own.
-type world struct {
+// engineFixture is a proxy in front of the shared engine, and a store's owner of its own.
+type engineFixture struct {
 	t     *testing.T
 	proxy *engine.Proxy
 	owner string
@@ -27,9 +27,9 @@ type world struct {
 	n     int
 }
 
-func newWorld(t *testing.T) *world {
+func newEngineFixture(t *testing.T) *engineFixture {
 	t.Helper()
-	w := &world{t: t, owner: fmt.Sprintf("test-%s-%d", t.Name(), time.Now().UnixNano())}
+	w := &engineFixture{t: t, owner: fmt.Sprintf("test-%s-%d", t.Name(), time.Now().UnixNano())}
 	direct := engine.Endpoint(t)
 	w.proxy = engine.NewProxy(t, direct)
 	i, err := engine.Client(t, direct).ImageInspect(w.ctx(), engine.Busybox)
@@ -45,21 +45,21 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) ctx() context.Context {
+func (w *engineFixture) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	w.t.Cleanup(cancel)
 	return ctx
 }
 
-func (w *world) connect(ctx context.Context) (*dockerengine.Engine, error) {
+func (w *engineFixture) connect(ctx context.Context) (*dockerengine.Engine, error) {
 	return dockerengine.Connect(ctx, dockerengine.Endpoint{Host: w.proxy.Endpoint, Origin: "the test"})
 }
 
-func (w *world) container() owned.Container {
+func (w *engineFixture) container() owned.Container {
 	return owned.Container{Engine: w.connect, Now: time.Now, Image: w.image}
 }
 
-func (w *world) intent() resource.Intent {
+func (w *engineFixture) intent() resource.Intent {
 	w.t.Helper()
 	w.n++
 	e, err := w.connect(w.ctx())
@@ -76,7 +76,7 @@ func want() owned.ContainerSpec {
 }
 
 // containers are those of an intent's name or claim label, strangers' included.
-func (w *world) containers(in resource.Intent) (ids []string) {
+func (w *engineFixture) containers(in resource.Intent) (ids []string) {
 	w.t.Helper()
 	for _, c := range engine.Containers(w.t, engine.Endpoint(w.t), owned.LabelClaim+"="+in.Claim) {
 		ids = append(ids, c.ID)
@@ -84,7 +84,7 @@ func (w *world) containers(in resource.Intent) (ids []string) {
 	return ids
 }
 
-func (w *world) expect(what string, got resource.Outcome, err error, wanted resource.Outcome) {
+func (w *engineFixture) expect(what string, got resource.Outcome, err error, wanted resource.Outcome) {
 	w.t.Helper()
 	if got != wanted {
 		w.t.Fatalf("%s: %s (%v), want %s", what, got, err, wanted)
@@ -92,7 +92,7 @@ func (w *world) expect(what string, got resource.Outcome, err error, wanted reso
 }
 
 func TestLife(t *testing.T) {
-	w := newWorld(t)
+	w := newEngineFixture(t)
 	c, in := w.container(), w.intent()
 	if o := c.Observe(w.ctx(), in); o.Presence != resource.Absent {
 		t.Fatalf("%+v", o)
@@ -126,13 +126,13 @@ func TestLife(t *testing.T) {
 	}
 }
 
-func (w *world) without(in resource.Intent) resource.Intent {
+func (w *engineFixture) without(in resource.Intent) resource.Intent {
 	in.Resource = ""
 	return in
 }
 
 func TestStrangersAreNeverTouched(t *testing.T) {
-	w := newWorld(t)
+	w := newEngineFixture(t)
 	other, err := engine.Client(t, engine.Endpoint(t)).ImageInspect(w.ctx(), engine.OnlyShell)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 
 // TestCommittedLabels: an image that was made from our container gives its labels to strangers' containers.
 func TestCommittedLabels(t *testing.T) {
-	w := newWorld(t)
+	w := newEngineFixture(t)
 	cl := engine.Client(t, engine.Endpoint(t))
 	c, in := w.container(), w.intent()
 	r := c.Create(w.ctx(), in, want())
@@ -225,7 +225,7 @@ func TestCommittedLabels(t *testing.T) {
 func TestUnknownCreatesAreResolved(t *testing.T) {
 	for name, fault := range engine.Faults() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEngineFixture(t)
 			c, in := w.container(), w.intent()
 			w.proxy.On(engine.Create, 1, fault)
 			r := c.Create(w.ctx(), in, want())
@@ -240,7 +240,7 @@ func TestUnknownCreatesAreResolved(t *testing.T) {
 		})
 	}
 	t.Run("late request", func(t *testing.T) {
-		w := newWorld(t)
+		w := newEngineFixture(t)
 		c, in := w.container(), w.intent()
 		late := w.proxy.On(engine.Create, 1, engine.LateRequest())
 		ctx, cancel := context.WithCancel(w.ctx())
@@ -269,7 +269,7 @@ func TestFaultsAfterTheCreate(t *testing.T) {
 	for op, nth := range map[engine.Operation]int{engine.Info: 3, engine.Inspect: 1} { // info: to connect, before and after the create
 		for name, fault := range engine.Faults() {
 			t.Run(string(op)+", "+name, func(t *testing.T) {
-				w := newWorld(t)
+				w := newEngineFixture(t)
 				c, in := w.container(), w.intent()
 				w.proxy.On(op, nth, fault)
 				r := c.Create(w.ctx(), in, want())
@@ -290,7 +290,7 @@ func TestFaultsAfterTheCreate(t *testing.T) {
 }
 
 func TestRefusedCreate(t *testing.T) {
-	w := newWorld(t)
+	w := newEngineFixture(t)
 	c, in := w.container(), w.intent()
 	c.Image = "sha256:" + strings.Repeat("0", 64)
 	if r := c.Create(w.ctx(), in, want()); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.NotReady) {
@@ -319,7 +319,7 @@ func TestRefusedCreate(t *testing.T) {
 
 // TestAnotherEngine: what another engine on the same socket says is neither absence nor ours.
 func TestAnotherEngine(t *testing.T) {
-	w := newWorld(t)
+	w := newEngineFixture(t)
 	c, in := w.container(), w.intent()
 	made := c.Create(w.ctx(), in, want())
 	w.expect("create", made.Outcome, made.Err, resource.Done)
@@ -357,7 +357,7 @@ func TestAnotherEngine(t *testing.T) {
 
 // TestOnlyWhatWasWantedCounts: a container that the engine made otherwise is removed.
 func TestOnlyWhatWasWantedCounts(t *testing.T) {
-	w := newWorld(t)
+	w := newEngineFixture(t)
 	cl := engine.Client(t, engine.Endpoint(t))
 	from, err := cl.ContainerCreate(w.ctx(), &container.Config{Image: w.image, Cmd: []string{"true"}, Labels: map[string]string{owned.LabelOwner: w.owner}}, nil, nil, nil, "")
 	if err != nil {
@@ -388,7 +388,7 @@ func TestOnlyWhatWasWantedCounts(t *testing.T) {
 func TestDeleteFaults(t *testing.T) {
 	for name, fault := range engine.Faults() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEngineFixture(t)
 			c, in := w.container(), w.intent()
 			r := c.Create(w.ctx(), in, want())
 			w.expect("create", r.Outcome, r.Err, resource.Done)

@@ -95,7 +95,7 @@ func below(t *testing.T, dir string) (out []string) {
 // TestAnImageThatMeansNoGood in all that can be withstood: volumes at odd places, variables, an entry point, a health check, a
 // user, labels of ours.
 func TestAnImageThatMeansNoGood(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	id := made(t, w.endpoint, &container.Config{
 		Volumes: paths("/laufwerk", "/laufwerk/login", "/workspace", "/tmp", "/run/a/b", "/var", "/data/", "/data/../more", "/a:b", "/etc"),
 		Env: []string{
@@ -139,7 +139,7 @@ mkdir /laufwerk/mine /var/mine /data/mine /a:b/mine && mv /laufwerk/ops /laufwer
 // TestAnImageThatIsRefused: where its volumes or links would put what sessions mount somewhere else, or its users a session
 // into another group.
 func TestAnImageThatIsRefused(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	e, err := w.c.Connect(w.ctx(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ const stops = `env -i setsid sh -c 'while :; do for p in /proc/[0-9]*; do p=${p#
 // TestNothingInsideHoldsTheHostUp: everything that laufwerk starts in the container is stopped by the agent, and its outputs
 // are written to. Each of what the host does there comes to an end all the same.
 func TestNothingInsideHoldsTheHostUp(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	w.patience = 2 * time.Second
 	in, sb := w.open(w.target(`{"image":"`+busybox+`","resources":{"cpus":0.5}}`), false)
 	stop := func(name string) {
@@ -212,7 +212,7 @@ func TestNothingInsideHoldsTheHostUp(t *testing.T) {
 // TestRecordsThatTheAgentTampersWith: whatever it makes of them, waiting for the operation ends, its fence ends what it ran,
 // and the session goes on.
 func TestRecordsThatTheAgentTampersWith(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
 	for name, script := range map[string]string{
 		"taken-away": "cd /; mv /laufwerk/ops/taken-away /laufwerk/home/; kill -9 $PPID",
@@ -252,7 +252,7 @@ func TestRecordsThatTheAgentTampersWith(t *testing.T) {
 // TestAnAgentThatActsAsASupervisor: it waits where one stands by, and says whatever it likes of what it is to run. That is not
 // taken for a command that runs, nor for one of which nothing was started, and the session goes on.
 func TestAnAgentThatActsAsASupervisor(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	w.patience = 2 * time.Second
 	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
 	s, _, _ := readSpec(in)
@@ -316,7 +316,7 @@ func TestAnAgentThatActsAsASupervisor(t *testing.T) {
 // TestWhatAnAgentLeavesBehindIsRemoved: deep trees, many files, long names, closed folders, fifos, sockets, setuid files, files
 // of enormous size and links that lead out, everywhere that it can write; the session's own beginning finds its way through.
 func TestWhatAnAgentLeavesBehindIsRemoved(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
 	outside := filepath.Join(w.dir, "outside")
 	if err := os.Mkdir(outside, 0o777); err != nil {
@@ -359,7 +359,7 @@ chmod 000 /laufwerk/home /laufwerk/ops /tmp; touch /workspace/done`
 func TestACommandThatTakesAllProcesses(t *testing.T) {
 	for _, pids := range []string{"30", "96"} {
 		t.Run(pids, func(t *testing.T) {
-			w := newWorld(t, engine.Endpoint(t))
+			w := newProviderFixture(t, engine.Endpoint(t))
 			in, sb := w.open(w.target(`{"image":"`+busybox+`","resources":{"pids":`+pids+`}}`), false)
 			bomb := "while :; do setsid sleep 1000 & done 2>/dev/null"
 			p := w.start(in, sb, "1", "sh", "-c", "echo x >begun; "+bomb)
@@ -377,7 +377,7 @@ func TestACommandThatTakesAllProcesses(t *testing.T) {
 }
 
 // next runs a command as a session does: where its supervisor does not come up, or is gone, in another attempt.
-func (w *world) next(in resource.Intent, sb providers.Sandbox, argv ...string) (string, int) {
+func (w *providerFixture) next(in resource.Intent, sb providers.Sandbox, argv ...string) (string, int) {
 	w.t.Helper()
 	s, _, _ := readSpec(in)
 	for _, name := range []string{"next-1", "next-2", "next-3"} {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheContractOfProviders(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	const options = `{"image":"` + busybox + `"}`
 	contract.Hold(t, contract.Case{
 		Provider: w.Provider, Options: options, Runs: true, Host: "HOST_ONLY", Shell: "sh",

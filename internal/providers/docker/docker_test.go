@@ -32,8 +32,8 @@ const (
 	base    = "laufwerk-test/base:1"
 )
 
-// world is a provider on a real engine, with a workspace.
-type world struct {
+// providerFixture is a provider on a real engine, with a workspace.
+type providerFixture struct {
 	*Provider
 	t         *testing.T
 	endpoint  string
@@ -43,9 +43,9 @@ type world struct {
 	n         int
 }
 
-func newWorld(t *testing.T, endpoint string) *world {
+func newProviderFixture(t *testing.T, endpoint string) *providerFixture {
 	t.Helper()
-	w := &world{t: t, endpoint: endpoint, owner: "test-" + t.Name(), dir: t.TempDir()}
+	w := &providerFixture{t: t, endpoint: endpoint, owner: "test-" + t.Name(), dir: t.TempDir()}
 	w.workspace = filepath.Join(w.dir, "work space:with, \"odd\"\nnames ü")
 	if err := os.Mkdir(w.workspace, 0o700); err != nil {
 		t.Fatal(err)
@@ -69,13 +69,13 @@ func newWorld(t *testing.T, endpoint string) *world {
 	return w
 }
 
-func (w *world) ctx() context.Context {
+func (w *providerFixture) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	w.t.Cleanup(cancel)
 	return ctx
 }
 
-func (w *world) target(options string) targets.Definition {
+func (w *providerFixture) target(options string) targets.Definition {
 	w.t.Helper()
 	def, err := validate(json.RawMessage(options))
 	if err != nil {
@@ -84,7 +84,7 @@ func (w *world) target(options string) targets.Definition {
 	return def
 }
 
-func (w *world) intent(def targets.Definition, readOnly bool) resource.Intent {
+func (w *providerFixture) intent(def targets.Definition, readOnly bool) resource.Intent {
 	w.t.Helper()
 	w.n++
 	claim := fmt.Sprintf("c%d-%d", w.n, time.Now().UnixNano())
@@ -102,7 +102,7 @@ func (w *world) intent(def targets.Definition, readOnly bool) resource.Intent {
 }
 
 // open makes a session and enters it.
-func (w *world) open(def targets.Definition, readOnly bool) (resource.Intent, providers.Sandbox) {
+func (w *providerFixture) open(def targets.Definition, readOnly bool) (resource.Intent, providers.Sandbox) {
 	w.t.Helper()
 	in := w.intent(def, readOnly)
 	r := w.Create(w.ctx(), in)
@@ -118,7 +118,7 @@ func (w *world) open(def targets.Definition, readOnly bool) (resource.Intent, pr
 }
 
 // start starts a command under a supervisor.
-func (w *world) start(in resource.Intent, sb providers.Sandbox, name string, argv ...string) *supervise.Process {
+func (w *providerFixture) start(in resource.Intent, sb providers.Sandbox, name string, argv ...string) *supervise.Process {
 	w.t.Helper()
 	s, _, err := readSpec(in)
 	if err != nil {
@@ -134,7 +134,7 @@ func (w *world) start(in resource.Intent, sb providers.Sandbox, name string, arg
 	return p
 }
 
-func (w *world) run(in resource.Intent, sb providers.Sandbox, name string, argv ...string) (string, int) {
+func (w *providerFixture) run(in resource.Intent, sb providers.Sandbox, name string, argv ...string) (string, int) {
 	w.t.Helper()
 	p := w.start(in, sb, name, argv...)
 	exit, err := p.Wait(w.ctx())
@@ -150,7 +150,7 @@ func (w *world) run(in resource.Intent, sb providers.Sandbox, name string, argv 
 }
 
 // appears waits for a file of the workspace.
-func (w *world) appears(name string) {
+func (w *providerFixture) appears(name string) {
 	w.t.Helper()
 	for ctx := w.ctx(); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(w.workspace, name)); err == nil {
@@ -162,7 +162,7 @@ func (w *world) appears(name string) {
 	}
 }
 
-func (w *world) absent(in resource.Intent) {
+func (w *providerFixture) absent(in resource.Intent) {
 	w.t.Helper()
 	if o := w.Observe(w.ctx(), in); o.Presence != resource.Absent || len(o.Evidence) == 0 {
 		w.t.Errorf("%+v", o)
@@ -177,7 +177,7 @@ func (w *world) absent(in resource.Intent) {
 }
 
 func TestASessionFromItsMakingToItsAbsence(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	def := w.target(`{"image":"` + busybox + `","env":{"A":"1","B":{"fromHost":"TOLD"}}}`)
 	if missing := w.Ready(w.ctx(), def, providers.Need{Workspace: true}); len(missing) > 0 {
 		t.Fatalf("%+v", missing)
@@ -234,7 +234,7 @@ func TestASessionFromItsMakingToItsAbsence(t *testing.T) {
 }
 
 func TestReadOnlyAccessIsAMount(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	def := w.target(`{"image":"` + busybox + `"}`)
 	if err := os.WriteFile(filepath.Join(w.workspace, "file"), []byte("kept"), 0o666); err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestReadOnlyAccessIsAMount(t *testing.T) {
 // TestAFenceEndsWhatHidesFromIt: a supervisor is killed from inside, its command has cleared its environment; only the end of
 // the container makes the end of that sure, and the session goes on in the same container.
 func TestAFenceEndsWhatHidesFromIt(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	def := w.target(`{"image":"` + busybox + `"}`)
 	in, sb := w.open(def, false)
 	p := w.start(in, sb, "1", "sh", "-c", "env -i setsid sh -c 'while true; do date >>/workspace/beat; sleep 0.1; done' & sleep 0.3; kill -9 -1; sleep 100")
@@ -279,7 +279,7 @@ func TestAFenceEndsWhatHidesFromIt(t *testing.T) {
 
 // TestAFenceOfALivingSupervisorKeepsTheContainer, and what an earlier operation left running.
 func TestAFenceOfALivingSupervisorKeepsTheContainer(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
 	if said, code := w.run(in, sb, "1", "sh", "-c", "sleep 1000 & echo $!"); code != 0 || said == "" {
 		t.Fatalf("%q %d", said, code)
@@ -307,7 +307,7 @@ func TestAFenceOfALivingSupervisorKeepsTheContainer(t *testing.T) {
 }
 
 func TestInterrupt(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
 	p := w.start(in, sb, "1", "sh", "-c", "trap 'echo asked; exit 3' INT; echo ready >ready; while true; do sleep 0.1; done")
 	w.appears("ready")
@@ -325,7 +325,7 @@ func TestInterrupt(t *testing.T) {
 
 // TestLimitsAreEnforcedInside looks at them from within.
 func TestLimitsAreEnforcedInside(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	in, sb := w.open(w.target(`{"image":"`+busybox+`","resources":{"cpus":0.5,"memoryBytes":67108864,"swapBytes":0,"pids":40},"network":"none"}`), false)
 	if said, code := w.run(in, sb, "memory", "sh", "-c", "head -c 200m /dev/zero | tail -c 200m | wc -c"); code == 0 && strings.TrimSpace(said) == "209715200" {
 		t.Errorf("memory: %q %d", said, code)
@@ -352,7 +352,7 @@ func TestLimitsAreEnforcedInside(t *testing.T) {
 
 // TestAStoppedContainerIsStartedAgain with its memory empty and its home kept.
 func TestAStoppedContainerIsStartedAgain(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	def := w.target(`{"image":"` + busybox + `"}`)
 	in, sb := w.open(def, false)
 	b := sb.(*sandbox)
@@ -387,7 +387,7 @@ func TestAStoppedContainerIsStartedAgain(t *testing.T) {
 
 // TestStrangersAreNeverTouched: a container of our name, and one with all our labels.
 func TestStrangersAreNeverTouched(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	in := w.intent(w.target(`{"image":"`+busybox+`"}`), false)
 	e, err := w.c.Connect(w.ctx(), "")
 	if err != nil {
@@ -418,7 +418,7 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 // TestAnEngineOfAnotherHostRunsNothing: its container has directories of the same names, and what it writes there is not seen here.
 func TestAnEngineOfAnotherHostRunsNothing(t *testing.T) {
 	proxy := engine.NewProxy(t, engine.Endpoint(t))
-	w := newWorld(t, proxy.Endpoint)
+	w := newProviderFixture(t, proxy.Endpoint)
 	proxy.Elsewhere(w.dir)
 	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
 	ctx, cancel := context.WithTimeout(w.ctx(), 5*time.Second) // of the time that its first process has
@@ -443,7 +443,7 @@ func TestAnEngineOfAnotherHostRunsNothing(t *testing.T) {
 }
 
 func TestRefusalsBeforeAnythingIsMade(t *testing.T) {
-	w := newWorld(t, engine.Endpoint(t))
+	w := newProviderFixture(t, engine.Endpoint(t))
 	for _, c := range []struct{ options, id, says string }{
 		{`{"image":"laufwerk-test/absent:1"}`, "docker.image", "docker pull"},
 		{`{}`, "docker.image", "laufwerk prepare docker"},

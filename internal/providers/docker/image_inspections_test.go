@@ -17,7 +17,7 @@ import (
 // Each session looks for its image once, and anew.
 func TestEachSessionInspectsItsImageOnce(t *testing.T) {
 	proxy := engine.NewProxy(t, engine.Endpoint(t))
-	w := newWorld(t, proxy.Endpoint)
+	w := newProviderFixture(t, proxy.Endpoint)
 	image := fmt.Sprintf("laufwerk-test/leaves:%d", time.Now().UnixNano())
 	e, err := w.c.Connect(w.ctx(), "")
 	if err != nil {
@@ -54,7 +54,7 @@ func TestEachSessionInspectsItsImageOnce(t *testing.T) {
 // What a target lacks for Codex is told from the same look.
 func TestReadinessForCodexInspectsOnce(t *testing.T) {
 	proxy := engine.NewProxy(t, engine.Endpoint(t))
-	w := newWorld(t, proxy.Endpoint)
+	w := newProviderFixture(t, proxy.Endpoint)
 	def := w.target(`{"image":"` + busybox + `","network":"none","credentials":"codex-subscription"}`)
 	proxy.Reset()
 	missing := w.Ready(w.ctx(), def, providers.Need{Workspace: true, Program: codex.Name})

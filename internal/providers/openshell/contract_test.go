@@ -10,7 +10,7 @@ import (
 
 // What runs in sandboxes is tested where the gateway has some that can run anything.
 func TestTheContractOfProviders(t *testing.T) {
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	contract.Hold(t, contract.Case{
 		Provider: k.Provider, Intent: func() resource.Intent { return w.intent() },

@@ -110,7 +110,7 @@ func (l life) process(t *testing.T, env ...string) *exec.Cmd {
 	return cmd
 }
 
-func (w *world) life(op string) life {
+func (w *gatewayFixture) life(op string) life {
 	w.t.Helper()
 	in := w.intent(func(s *spec) { s.Dir, s.Mark = filepath.Join(w.dir, "sessions", op), op })
 	id := claims.ID("r1", op)
@@ -127,7 +127,7 @@ func (w *world) life(op string) life {
 // never makes a second one, and ends it. Only what was about to be asked for, and cannot be told from what was, stays for a person.
 func TestKilledAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{Poll: time.Millisecond})
+	w := newGatewayFixture(t, gateway.Options{Poll: time.Millisecond})
 	log := filepath.Join(t.TempDir(), "points")
 	if out, err := w.life("log").process(t, "LAUFWERK_CRASH_LOG="+log).CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
@@ -168,7 +168,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-func (w *world) goesOn(l life, point string, resume bool) error {
+func (w *gatewayFixture) goesOn(l life, point string, resume bool) error {
 	d, err := l.driver()
 	if err != nil {
 		return err

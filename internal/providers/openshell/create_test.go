@@ -24,7 +24,7 @@ import (
 
 func TestASessionFromItsIntentToItsEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	in := w.intent(func(s *spec) { s.ReadOnly = true; s.Resources = targets.Resources{CPUs: 1.5, MemoryBytes: 1 << 28} })
 	in = w.made(k, in)
@@ -68,7 +68,7 @@ func TestASessionFromItsIntentToItsEnd(t *testing.T) {
 }
 
 // outcome is what may come of a create with a fault: the claim's driver goes on with Resolve where that is unknown.
-func (w *world) outcome(k *worker, in resource.Intent) (resource.Result, bool) {
+func (w *gatewayFixture) outcome(k *worker, in resource.Intent) (resource.Result, bool) {
 	r := k.Create(bounded(w.t), in)
 	resolved := r.Outcome == resource.Unknown
 	for i := 0; r.Outcome == resource.Unknown && i < 2; i++ {
@@ -116,7 +116,7 @@ func TestEveryFaultOfACreate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, gateway.Options{})
+			w := newGatewayFixture(t, gateway.Options{})
 			k := w.worker()
 			w.g.Fault(c.call, c.fault(w.g))
 			in := w.intent()
@@ -171,7 +171,7 @@ func TestACreationThatWasNotAnsweredIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, gateway.Options{})
+			w := newGatewayFixture(t, gateway.Options{})
 			k := w.worker()
 			if c.want == resource.NotDone {
 				k.Provider.w.ready = 200 * time.Millisecond
@@ -199,7 +199,7 @@ func TestACreationThatWasNotAnsweredIsFound(t *testing.T) {
 
 func TestWhatWasNotAskedForIsNotThere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	in := w.intent()
 	if r := k.Resolve(bounded(t), in); r.Outcome != resource.NotDone {
@@ -240,7 +240,7 @@ func TestWhatMustNotBeUsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		options gateway.Options
 		spec    func(s *spec)
-		config  func(w *world) func(c *Config)
+		config  func(w *gatewayFixture) func(c *Config)
 		kind    failure.Kind
 		says    string
 	}{
@@ -251,7 +251,7 @@ func TestWhatMustNotBeUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, c.options)
+			w := newGatewayFixture(t, c.options)
 			k := w.worker()
 			var change []func(s *spec)
 			if c.spec != nil {
@@ -269,7 +269,7 @@ func TestWhatMustNotBeUsed(t *testing.T) {
 
 func TestAGatewayWithAnotherEngine(t *testing.T) {
 	t.Parallel()
-	w, other := newWorld(t, gateway.Options{}), newWorld(t, gateway.Options{})
+	w, other := newGatewayFixture(t, gateway.Options{}), newGatewayFixture(t, gateway.Options{})
 	k := w.worker(func(c *Config) {
 		c.Connect = func(context.Context, string) (*dockerengine.Engine, error) { return other.engine, nil }
 	})
@@ -308,7 +308,7 @@ func TestStrangersAreNotTouched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, gateway.Options{})
+			w := newGatewayFixture(t, gateway.Options{})
 			k := w.worker()
 			in := w.intent()
 			if change == nil {
@@ -345,7 +345,7 @@ func TestStrangersAreNotTouched(t *testing.T) {
 
 func TestAnotherGatewayUnderTheAlias(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	in := w.made(w.worker(), w.intent())
 	w.g.Kill()
 	w.g.Rotate()
@@ -374,7 +374,7 @@ func TestAnotherGatewayUnderTheAlias(t *testing.T) {
 
 func TestWorkersThatAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	in := w.intent()
 	for name, change := range map[string]func(c *Config){
 		"root":         func(c *Config) { c.UID, c.GID = 0, 0 },

@@ -50,7 +50,7 @@ func TestEveryFaultOfADelete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, gateway.Options{})
+			w := newGatewayFixture(t, gateway.Options{})
 			k := w.worker()
 			in := w.made(k, w.intent())
 			w.g.Fault(c.call, c.fault(w.g))
@@ -87,7 +87,7 @@ func TestEveryFaultOfADelete(t *testing.T) {
 // What is not learned is not absence, whoever does not answer.
 func TestEveryFaultOfAnObservation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	in := w.made(k, w.intent())
 	gone := w.made(k, w.intent())
@@ -139,7 +139,7 @@ func TestAnOrphanIsOursByItsIdentity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, gateway.Options{})
+			w := newGatewayFixture(t, gateway.Options{})
 			k := w.worker()
 			in := w.intent()
 			landing := make(chan struct{})
@@ -171,7 +171,7 @@ func TestAnOrphanIsOursByItsIdentity(t *testing.T) {
 // Ours does not overtake: it waits until the container is on the engine.
 func TestADeletionWaitsForTheContainer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	in := w.intent()
 	w.g.Fault(gateway.Landing, gateway.Delay(50*time.Millisecond))
@@ -191,7 +191,7 @@ func TestADeletionWaitsForTheContainer(t *testing.T) {
 
 func TestAThousandSessionsAreEndedTogether(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	const n = 1000
 	list := make([]resource.Intent, n)
@@ -275,7 +275,7 @@ func atATime(g *gateway.Gateway, wanted int) func() int {
 
 func TestASweepOfWhatIsStuckAndOfAGatewayThatGoes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	a, b := w.made(k, w.intent()), w.made(k, w.intent())
 	there, err := k.List(bounded(t), a)
@@ -312,7 +312,7 @@ func TestASweepOfWhatIsStuckAndOfAGatewayThatGoes(t *testing.T) {
 // An intent that cannot be read keeps no other from its end.
 func TestASweepWithAnIntentThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	broken, good := w.made(k, w.intent()), w.made(k, w.intent())
 	whole := broken.Spec
@@ -337,7 +337,7 @@ func TestASweepWithAnIntentThatCannotBeRead(t *testing.T) {
 func TestASweepOfEveryPhase(t *testing.T) {
 	t.Parallel()
 	die := make(chan struct{}, 1)
-	w := newWorld(t, gateway.Options{Run: func(p gateway.Process) int {
+	w := newGatewayFixture(t, gateway.Options{Run: func(p gateway.Process) int {
 		select {
 		case <-p.Killed:
 			return 137
@@ -385,7 +385,7 @@ func TestASweepOfEveryPhase(t *testing.T) {
 // By its id alone nothing is deleted in a sweep: names are all that a gateway deletes by, and the labels have to be ours, too.
 func TestASweepDoesNotTouchAnothersClaim(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	other := w.made(k, w.intent())
 	in := w.intent()
@@ -407,7 +407,7 @@ func TestASweepDoesNotTouchAnothersClaim(t *testing.T) {
 // A gateway that answers no deletion is not asked for each of many; none of them is called gone, and the next sweep ends them.
 func TestASweepAtAGatewayThatDoesNotDelete(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	list := make([]resource.Intent, 5*maxParallelDeletes)
 	for i := range list {
@@ -435,7 +435,7 @@ func TestASweepAtAGatewayThatDoesNotDelete(t *testing.T) {
 // A sandbox whose id is recorded, and that somebody else has removed before it was counted as made, is not made again.
 func TestAMadeSandboxThatVanishes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	in := w.made(k, w.intent())
 	g, err := k.gateway(bounded(t), here)
@@ -455,7 +455,7 @@ func TestAMadeSandboxThatVanishes(t *testing.T) {
 // A container that somebody removes takes its session along: the gateway waits for it a while, and then has forgotten the sandbox.
 func TestAContainerThatSomebodyRemoves(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	in := w.made(k, w.intent())
 	for _, c := range w.g.InMemory() {
@@ -517,7 +517,7 @@ func behind(t *testing.T, engine string) (endpoint string, lead func(to string))
 // since it was connected to.
 func TestASweepAtAnotherEnginesSocket(t *testing.T) {
 	t.Parallel()
-	w, other := newWorld(t, gateway.Options{}), newWorld(t, gateway.Options{})
+	w, other := newGatewayFixture(t, gateway.Options{}), newGatewayFixture(t, gateway.Options{})
 	endpoint, lead := behind(t, w.g.Engine())
 	through := func() *worker {
 		e := w.connect(endpoint)

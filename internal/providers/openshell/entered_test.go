@@ -54,7 +54,7 @@ func newBoxes(t *testing.T) *boxes {
 		t.Skip("root runs it in TestAsAnOrdinaryUser")
 	}
 	endpoint := engine.Endpoint(t)
-	w := &world{t: t, g: gateway.Containers(t, gateway.Options{}), config: t.TempDir(), dir: t.TempDir(), owner: "store-" + strings.ToLower(rand.Text()[:10])}
+	w := &gatewayFixture{t: t, g: gateway.Containers(t, gateway.Options{}), config: t.TempDir(), dir: t.TempDir(), owner: "store-" + strings.ToLower(rand.Text()[:10])}
 	must(t, os.Mkdir(filepath.Join(w.dir, "work"), 0o700))
 	w.g.Register(w.config, here)
 	w.engine = w.connect(endpoint)

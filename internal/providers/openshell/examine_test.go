@@ -62,7 +62,7 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, gateway.Options{Images: []string{"own:1"}})
+			w := newGatewayFixture(t, gateway.Options{Images: []string{"own:1"}})
 			k := w.worker()
 			g, err := k.gateway(bounded(t), here)
 			must(t, err)
@@ -116,7 +116,7 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 
 func TestWhatIsExamined(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{Version: "0.0.112-dev.3+gabc", Images: []string{"own:1"}})
+	w := newGatewayFixture(t, gateway.Options{Version: "0.0.112-dev.3+gabc", Images: []string{"own:1"}})
 	k := w.worker()
 	list := k.Examine(bounded(t), target(t))
 	for _, c := range []struct {
@@ -162,7 +162,7 @@ func TestWhatIsExamined(t *testing.T) {
 // What the gateway does not say of a login is not taken for a login, nor for none.
 func TestALoginThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{Images: []string{"own:1"}})
+	w := newGatewayFixture(t, gateway.Options{Images: []string{"own:1"}})
 	k := w.worker()
 	g, err := k.gateway(bounded(t), here)
 	must(t, err)

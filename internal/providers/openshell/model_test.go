@@ -51,7 +51,7 @@ func TestSchedules(t *testing.T) {
 	var group errgroup.Group
 	for range 16 {
 		group.Go(func() error {
-			w := newWorld(t, gateway.Options{Poll: time.Millisecond, Reconnect: time.Millisecond})
+			w := newGatewayFixture(t, gateway.Options{Poll: time.Millisecond, Reconnect: time.Millisecond})
 			stranger := w.stranger(w.intent(), func(r *wire.CreateSandboxRequest) { r.Labels[client.LabelOwner] = "store-2"; r.Name = "stranger" })
 			for {
 				s := &schedule{w: w, seed: next.Add(1), stranger: stranger.GetMetadata().GetId()}
@@ -79,7 +79,7 @@ func TestSchedules(t *testing.T) {
 
 // schedule is one life of a claim.
 type schedule struct {
-	w        *world
+	w        *gatewayFixture
 	seed     uint64
 	rand     *rand.Rand
 	mem      records

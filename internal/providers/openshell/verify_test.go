@@ -185,7 +185,7 @@ func TestWhatTheEngineHasOfASandboxIsCompared(t *testing.T) {
 // A gateway takes a driver_config without the mounts: a sandbox of ours, by all that its labels say, is not used without them.
 func TestASandboxWithoutItsMountsIsNotUsed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	in := w.intent()
 	w.stranger(in, func(*wire.CreateSandboxRequest) {})
@@ -200,7 +200,7 @@ func TestASandboxWithoutItsMountsIsNotUsed(t *testing.T) {
 // locks are not. Nothing is run there.
 func TestASandboxOnAnotherHostIsNotEntered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, gateway.Options{})
+	w := newGatewayFixture(t, gateway.Options{})
 	k := w.worker()
 	in := w.made(k, w.intent())
 	k.Provider.w.ready = 100 * time.Millisecond

@@ -42,10 +42,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is a run with one workspace on the local target, over a real store, real claims and real processes.
-type world struct {
+// runFixture is a run with one workspace on the local target, over a real store, real claims and real processes.
+type runFixture struct {
 	t     *testing.T
-	run   string // every world's is another one: claims and marks are made from it
+	run   string // every fixture has another one: claims and marks are made from it
 	dir   string // its folder
 	ws    string
 	store *counting
@@ -92,13 +92,13 @@ func (c *counting) since(do func()) (updates, views int) {
 	return c.updates - u, c.looked - v
 }
 
-func newWorld(t *testing.T) *world {
+func newRunFixture(t *testing.T) *runFixture {
 	t.Helper()
 	if err := process.Supported(); err != nil {
 		t.Skipf("supervisors are not to be had here: %v", err)
 	}
 	dir := t.TempDir()
-	w := &world{t: t, run: "261129-" + filepath.Base(filepath.Dir(dir)), dir: filepath.Join(dir, "run"), ws: filepath.Join(dir, "workspace"), host: map[string]string{"PATH": os.Getenv("PATH"), "HOME": dir}}
+	w := &runFixture{t: t, run: "261129-" + filepath.Base(filepath.Dir(dir)), dir: filepath.Join(dir, "run"), ws: filepath.Join(dir, "workspace"), host: map[string]string{"PATH": os.Getenv("PATH"), "HOME": dir}}
 	for _, d := range []string{w.dir, w.ws} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // attempts are the folders of records of all sessions.
-func (w *world) attempts() []string {
+func (w *runFixture) attempts() []string {
 	dirs, _ := filepath.Glob(filepath.Join(w.dir, "sessions/*/ops/*"))
 	return dirs
 }
@@ -163,7 +163,7 @@ func (e elsewhere) Endpoint(ctx context.Context, def targets.Definition) (string
 const workspace = "w"
 
 // worker is a new process's manager.
-func (w *world) worker() *session.Manager {
+func (w *runFixture) worker() *session.Manager {
 	w.t.Helper()
 	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf, &w.empty, w.reads, &w.taken}
 	def := w.target()
@@ -185,7 +185,7 @@ func (w *world) worker() *session.Manager {
 	})
 }
 
-func (w *world) target() targets.Definition {
+func (w *runFixture) target() targets.Definition {
 	w.t.Helper()
 	def, err := local.New("", w.host, time.Now).Validate(json.RawMessage(`{}`))
 	if err != nil {
@@ -199,7 +199,7 @@ func described(d targets.Definition) session.Target {
 }
 
 // agent is one whose program is a script of bash with the JSON protocol. In it, $REQUEST is the line that it was sent.
-func (w *world) agent(script string) session.Agent {
+func (w *runFixture) agent(script string) session.Agent {
 	w.t.Helper()
 	options, err := json.Marshal(map[string]any{"command": []string{"bash", "-c", "read -r REQUEST; " + script}, "protocol": "json"})
 	if err != nil {
@@ -213,7 +213,7 @@ func (w *world) agent(script string) session.Agent {
 }
 
 // opened is a session that is open.
-func (w *world) opened(m *session.Manager, key string, a session.Agent) session.Opened {
+func (w *runFixture) opened(m *session.Manager, key string, a session.Agent) session.Opened {
 	w.t.Helper()
 	o, err := m.Open(w.t.Context(), key, session.OpenArgs{Agent: a, Workspace: workspace})
 	if err != nil {
@@ -223,7 +223,7 @@ func (w *world) opened(m *session.Manager, key string, a session.Agent) session.
 }
 
 // resumed is the manager of a worker that takes the session up, with what the operations before have left.
-func (w *world) resumed(o session.Opened, a session.Agent, turns ...session.Turned) *session.Manager {
+func (w *runFixture) resumed(o session.Opened, a session.Agent, turns ...session.Turned) *session.Manager {
 	w.t.Helper()
 	m := w.worker()
 	if err := m.RestoreOpen(o, a); err != nil {
@@ -299,25 +299,25 @@ func (o *operation) eventTexts(kind string) (texts []string) {
 	return texts
 }
 
-func (w *world) exec(m *session.Manager, key, script string) (session.ExecResult, error) {
+func (w *runFixture) exec(m *session.Manager, key, script string) (session.ExecResult, error) {
 	r, _, err := m.Exec(w.t.Context(), key, session.ExecArgs{Command: script}, &operation{name: fmt.Sprintf("exec:%d", w.execs.Add(1))})
 	return r, err
 }
 
 // read is a file of the workspace, "" where there is none.
-func (w *world) read(name string) string {
+func (w *runFixture) read(name string) string {
 	b, _ := os.ReadFile(filepath.Join(w.ws, name))
 	return string(b)
 }
 
-func (w *world) write(name string) {
+func (w *runFixture) write(name string) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.ws, name), nil, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) eventually(what string, is func() bool) {
+func (w *runFixture) eventually(what string, is func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(hang); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -327,7 +327,7 @@ func (w *world) eventually(what string, is func() bool) {
 }
 
 // killSupervisor kills the supervisor of the last attempt, once it runs something.
-func (w *world) killSupervisor() {
+func (w *runFixture) killSupervisor() {
 	w.t.Helper()
 	for _, dir := range w.attempts() {
 		v, err := supervise.ReadState(dir)

@@ -16,10 +16,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
-// world is a place with resources in memory. Like real ones it loses requests and replies, does things late, and says that
+// fakeProvider has its resources in memory. Like a real one it loses requests and replies, does things late, and says that
 // it has done what it has not. It does not keep names unique and deletes by name what has no id: everything that the driver
 // may not rely on.
-type world struct {
+type fakeProvider struct {
 	things   map[string]*thing // by id
 	next     int
 	inFlight []*thing // asked for, and not there yet
@@ -38,16 +38,16 @@ type thing struct {
 	created         time.Time
 }
 
-func (w *world) Lister() resource.Lister { return w }
+func (w *fakeProvider) Lister() resource.Lister { return w }
 
-func newWorld() *world {
-	return &world{things: map[string]*thing{}, fault: func(string) string { return "" }, during: func(string) {}}
+func newFakeProvider() *fakeProvider {
+	return &fakeProvider{things: map[string]*thing{}, fault: func(string) string { return "" }, during: func(string) {}}
 }
 
 // killed is what a SIGKILL of our own process looks like to the test.
 type killed struct{}
 
-func (w *world) begin(call string, in resource.Intent) string {
+func (w *fakeProvider) begin(call string, in resource.Intent) string {
 	f := w.fault(call)
 	w.calls = append(w.calls, fmt.Sprintf("%s %s of %s: %s", call, in.Resource, in.Claim, f))
 	if f == "kill before" {
@@ -56,18 +56,18 @@ func (w *world) begin(call string, in resource.Intent) string {
 	return f
 }
 
-func (w *world) end(fault string) {
+func (w *fakeProvider) end(fault string) {
 	if fault == "kill after" {
 		panic(killed{})
 	}
 }
 
-func (w *world) add(name, claim string) *thing {
+func (w *fakeProvider) add(name, claim string) *thing {
 	w.next++
 	return &thing{id: fmt.Sprintf("id%d", w.next), name: name, claim: claim}
 }
 
-func (w *world) named(name string) *thing {
+func (w *fakeProvider) named(name string) *thing {
 	for _, id := range slices.Sorted(maps.Keys(w.things)) {
 		if w.things[id].name == name {
 			return w.things[id]
@@ -76,7 +76,7 @@ func (w *world) named(name string) *thing {
 	return nil
 }
 
-func (w *world) of(claim string) (present, coming int) {
+func (w *fakeProvider) of(claim string) (present, coming int) {
 	for _, t := range w.things {
 		if t.claim == claim {
 			present++
@@ -94,7 +94,7 @@ func evidence(format string, args ...any) []resource.Evidence {
 	return []resource.Evidence{{What: fmt.Sprintf(format, args...)}}
 }
 
-func (w *world) Create(_ context.Context, in resource.Intent) resource.Result {
+func (w *fakeProvider) Create(_ context.Context, in resource.Intent) resource.Result {
 	f := w.begin("create", in)
 	if f == "lost" {
 		return resource.Result{Err: errors.New("connection refused, perhaps")}
@@ -127,14 +127,14 @@ func (w *world) Create(_ context.Context, in resource.Intent) resource.Result {
 	return resource.Result{Outcome: resource.Done, Resource: t.id, Evidence: evidence("201 %s", t.id)}
 }
 
-func (w *world) arrive(t *thing) {
+func (w *fakeProvider) arrive(t *thing) {
 	if i := slices.Index(w.inFlight, t); i >= 0 {
 		w.inFlight = slices.Delete(w.inFlight, i, i+1)
 		w.things[t.id] = t
 	}
 }
 
-func (w *world) Resolve(_ context.Context, in resource.Intent) resource.Result {
+func (w *fakeProvider) Resolve(_ context.Context, in resource.Intent) resource.Result {
 	f := w.begin("resolve", in)
 	w.during("resolve")
 	defer w.end(f)
@@ -152,7 +152,7 @@ func (w *world) Resolve(_ context.Context, in resource.Intent) resource.Result {
 	return resource.Result{Outcome: resource.NotDone, Evidence: evidence("nothing was made")}
 }
 
-func (w *world) Observe(_ context.Context, in resource.Intent) resource.Observation {
+func (w *fakeProvider) Observe(_ context.Context, in resource.Intent) resource.Observation {
 	f := w.begin("observe", in)
 	w.during("observe")
 	defer w.end(f)
@@ -179,7 +179,7 @@ func (w *world) Observe(_ context.Context, in resource.Intent) resource.Observat
 	}
 }
 
-func (w *world) Delete(_ context.Context, in resource.Intent) resource.Result {
+func (w *fakeProvider) Delete(_ context.Context, in resource.Intent) resource.Result {
 	f := w.begin("delete", in)
 	w.during("delete")
 	defer w.end(f)
@@ -215,7 +215,7 @@ func (w *world) Delete(_ context.Context, in resource.Intent) resource.Result {
 	return resource.Result{Outcome: resource.Done}
 }
 
-func (w *world) List(_ context.Context, in resource.Intent) ([]resource.Summary, error) {
+func (w *fakeProvider) List(_ context.Context, in resource.Intent) ([]resource.Summary, error) {
 	f := w.begin("list", in)
 	w.during("list")
 	defer w.end(f)
@@ -237,9 +237,9 @@ func (w *world) List(_ context.Context, in resource.Intent) ([]resource.Summary,
 	return out, nil
 }
 
-func (w *world) ListCommand() string { return "ls" }
+func (w *fakeProvider) ListCommand() string { return "ls" }
 
-func (w *world) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, _ int) []resource.Deletion {
+func (w *fakeProvider) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, _ int) []resource.Deletion {
 	out := make([]resource.Deletion, len(list))
 	for i, in := range list {
 		if slices.ContainsFunc(there, func(f resource.Summary) bool { return f.Resource == in.Resource }) {
@@ -253,7 +253,7 @@ func (w *world) DeleteAll(ctx context.Context, list []resource.Intent, there []r
 }
 
 // settle lets everything happen that was asked for.
-func (w *world) settle() {
+func (w *fakeProvider) settle() {
 	for _, t := range slices.Clone(w.inFlight) {
 		w.arrive(t)
 	}
@@ -353,23 +353,23 @@ func (t memoryTx) Each(b store.Bucket, prefix string, fn func(string, json.RawMe
 
 const owner = "0123456789abcdef"
 
-// driver is a driver over a store and a world; the clock goes on by a second at every look.
-func driver(s claims.Store, w *world) *claims.Driver {
+// driver is a driver over a store and a fake provider; the clock goes on by a second at every reading.
+func driver(s claims.Store, w *fakeProvider) *claims.Driver {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return claims.NewDriver(claims.Options{
 		Store: s,
 		Now:   func() time.Time { now = now.Add(time.Second); return now },
 		Owner: func(context.Context) (string, error) { return owner, nil },
 		Resources: func(_ claims.Kind, provider string) (resource.Manager, bool) {
-			return w, provider == "world"
+			return w, provider == "fake"
 		},
 	})
 }
 
 func request(op string) claims.Request {
 	return claims.Request{
-		ID: claims.ID("r1", op), Kind: claims.KindSession, Provider: "world", Run: "r1", Operation: op, Project: "p",
-		Intent: resource.Intent{Name: "lw-" + op, Endpoint: "the world"},
+		ID: claims.ID("r1", op), Kind: claims.KindSession, Provider: "fake", Run: "r1", Operation: op, Project: "p",
+		Intent: resource.Intent{Name: "lw-" + op, Endpoint: "the provider"},
 		Holds:  []claims.HoldRequest{{Key: "workspace/" + op, Mode: claims.Exclusive, What: "session " + op}},
 	}
 }

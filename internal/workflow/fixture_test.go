@@ -21,8 +21,8 @@ import (
 // hang is how long a test waits for something that must happen.
 const hang = 30 * time.Second
 
-// world is what outlives workers: the journal, the inbox, the effects of operations.
-type world struct {
+// runFixture is what outlives workers: the journal, the inbox, the effects of operations.
+type runFixture struct {
 	t       testing.TB
 	dir     *journal.Journal
 	records []journal.Record
@@ -38,8 +38,8 @@ type world struct {
 	full    error
 }
 
-func newWorld(t testing.TB) *world {
-	w := &world{
+func newRunFixture(t testing.TB) *runFixture {
+	w := &runFixture{
 		t: t, dir: journal.Open(t.TempDir()), inbox: &inbox{changed: make(chan struct{}, 1)}, effects: map[string]int{}, results: map[string]any{},
 		gates: map[string]chan struct{}{}, now: time.UnixMilli(1_700_000_000_000),
 	}
@@ -55,9 +55,9 @@ type inbox struct {
 	fails   error
 }
 
-// log appends to the world's journal, until the worker is killed.
+// log appends to the journal, until the worker is killed.
 type log struct {
-	w        *world
+	w        *runFixture
 	appended int
 }
 
@@ -86,14 +86,14 @@ func (l *log) Append(r journal.Record) error {
 }
 
 // note adds a line to the log.
-func (w *world) note(format string, args ...any) {
+func (w *runFixture) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
 
 // gate is closed by open; an operation that is to wait waits for it.
-func (w *world) gate(name string) chan struct{} {
+func (w *runFixture) gate(name string) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gates[name] == nil {
@@ -102,9 +102,9 @@ func (w *world) gate(name string) chan struct{} {
 	return w.gates[name]
 }
 
-func (w *world) open(name string) { close(w.gate(name)) }
+func (w *runFixture) open(name string) { close(w.gate(name)) }
 
-func (w *world) clock() time.Time {
+func (w *runFixture) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = w.now.Add(time.Millisecond)
@@ -120,7 +120,7 @@ type doArgs struct {
 }
 
 // do is an operation with an effect that outlives its worker: what an attempt has come to is found by the next one.
-func (w *world) do(ctx context.Context, op *workflow.Op) (any, any, error) {
+func (w *runFixture) do(ctx context.Context, op *workflow.Op) (any, any, error) {
 	var a doArgs
 	if err := json.Unmarshal(op.Call.Args, &a); err != nil {
 		return nil, nil, err
@@ -169,7 +169,7 @@ func (w *world) do(ctx context.Context, op *workflow.Op) (any, any, error) {
 	return w.come(got)
 }
 
-func (w *world) come(got any) (any, any, error) {
+func (w *runFixture) come(got any) (any, any, error) {
 	if f, ok := got.(*failure.Error); ok {
 		return nil, nil, f
 	}
@@ -178,7 +178,7 @@ func (w *world) come(got any) (any, any, error) {
 
 // worker is one process on the run.
 type worker struct {
-	w        *world
+	w        *runFixture
 	fake     *fake
 	engine   *workflow.Engine
 	handlers map[string]workflow.Handler
@@ -191,7 +191,7 @@ type worker struct {
 	hook     func() // after every event
 }
 
-func (w *world) worker(p program) *worker {
+func (w *runFixture) worker(p program) *worker {
 	return &worker{w: w, fake: newFake(p), handlers: map[string]workflow.Handler{}}
 }
 
@@ -282,7 +282,7 @@ func (k *worker) waitForEvent(kind, text string) {
 	})
 }
 
-func (w *world) until(fn func() bool) {
+func (w *runFixture) until(fn func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(hang); !fn(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -291,7 +291,7 @@ func (w *world) until(fn func() bool) {
 	}
 }
 
-func (w *world) has(line string) func() bool {
+func (w *runFixture) has(line string) func() bool {
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -300,7 +300,7 @@ func (w *world) has(line string) func() bool {
 }
 
 // types are the journal's records as "type operation".
-func (w *world) types() []string {
+func (w *runFixture) types() []string {
 	var out []string
 	for _, r := range w.records[1:] {
 		s := string(r.Type)
@@ -334,7 +334,7 @@ func (i *inbox) RemoveMessage(m journal.Message) error {
 }
 
 // send leaves a message, as another process does.
-func (w *world) send(m journal.Message) {
+func (w *runFixture) send(m journal.Message) {
 	w.t.Helper()
 	w.inbox.mu.Lock()
 	if w.inbox.dir == nil {
@@ -352,12 +352,12 @@ func (w *world) send(m journal.Message) {
 	}
 }
 
-func (w *world) answer(key, value, digest string) {
+func (w *runFixture) answer(key, value, digest string) {
 	w.t.Helper()
 	w.send(journal.Message{Kind: journal.Answer, Key: key, Value: json.RawMessage(value), Digest: digest, Who: journal.Sender{UID: 7}})
 }
 
-func (w *world) messages() int {
+func (w *runFixture) messages() int {
 	w.t.Helper()
 	ms, err := w.inbox.Messages()
 	if err != nil {

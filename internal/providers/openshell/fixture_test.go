@@ -47,8 +47,8 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// world is a gateway with its containers in memory, and workers of one store.
-type world struct {
+// gatewayFixture is a gateway with its containers in memory, and workers of one store.
+type gatewayFixture struct {
 	t        testing.TB
 	g        *gateway.Gateway
 	config   string // $XDG_CONFIG_HOME
@@ -59,9 +59,9 @@ type world struct {
 	n        int
 }
 
-func newWorld(t testing.TB, o gateway.Options) *world {
+func newGatewayFixture(t testing.TB, o gateway.Options) *gatewayFixture {
 	t.Helper()
-	w := &world{t: t, g: gateway.Memory(t, o), config: t.TempDir(), dir: t.TempDir(), owner: "store-1"}
+	w := &gatewayFixture{t: t, g: gateway.Memory(t, o), config: t.TempDir(), dir: t.TempDir(), owner: "store-1"}
 	must(t, os.Mkdir(filepath.Join(w.dir, "work"), 0o700))
 	w.g.Register(w.config, here)
 	w.engine = w.connect(w.g.Engine())
@@ -71,7 +71,7 @@ func newWorld(t testing.TB, o gateway.Options) *world {
 	return w
 }
 
-func (w *world) connect(endpoint string) *dockerengine.Engine {
+func (w *gatewayFixture) connect(endpoint string) *dockerengine.Engine {
 	w.t.Helper()
 	e, err := dockerengine.Connect(bounded(w.t), dockerengine.Endpoint{Host: endpoint, Origin: "the test"})
 	must(w.t, err)
@@ -79,19 +79,19 @@ func (w *world) connect(endpoint string) *dockerengine.Engine {
 	return e
 }
 
-func (w *world) registrations() client.Registrations {
+func (w *gatewayFixture) registrations() client.Registrations {
 	return client.Registrations{Vars: map[string]string{"XDG_CONFIG_HOME": w.config}}
 }
 
 // worker is a provider with connections of its own.
 type worker struct {
 	*Provider
-	w    *world
+	w    *gatewayFixture
 	mu   sync.Mutex
 	kept map[string]*client.Gateway
 }
 
-func (w *world) worker(change ...func(c *Config)) *worker {
+func (w *gatewayFixture) worker(change ...func(c *Config)) *worker {
 	w.t.Helper()
 	k := &worker{w: w, kept: map[string]*client.Gateway{}}
 	c := Config{
@@ -135,7 +135,7 @@ func (k *worker) leave() {
 }
 
 // intent is one of a session that has not been made.
-func (w *world) intent(change ...func(s *spec)) resource.Intent {
+func (w *gatewayFixture) intent(change ...func(s *spec)) resource.Intent {
 	w.t.Helper()
 	w.n++
 	claim := fmt.Sprintf("c%d-%s", w.n, strings.ToLower(filepath.Base(w.dir)))
@@ -151,7 +151,7 @@ func (w *world) intent(change ...func(s *spec)) resource.Intent {
 	return resource.Intent{Claim: claim, Name: client.Name(claim), Owner: w.owner, Run: "r1", Endpoint: w.endpoint, Spec: raw, At: time.Now()}
 }
 
-func (w *world) sessionDir(in resource.Intent) string {
+func (w *gatewayFixture) sessionDir(in resource.Intent) string {
 	w.t.Helper()
 	s, err := readSpec(in)
 	must(w.t, err)
@@ -159,7 +159,7 @@ func (w *world) sessionDir(in resource.Intent) string {
 }
 
 // made is a session whose sandbox is ready.
-func (w *world) made(k *worker, in resource.Intent) resource.Intent {
+func (w *gatewayFixture) made(k *worker, in resource.Intent) resource.Intent {
 	w.t.Helper()
 	r := k.Create(bounded(w.t), in)
 	if r.Outcome != resource.Done || r.Resource == "" {
@@ -170,12 +170,12 @@ func (w *world) made(k *worker, in resource.Intent) resource.Intent {
 }
 
 // there are the sandboxes of a claim that could run: rows and containers.
-func (w *world) there(in resource.Intent) (rows, containers int) {
+func (w *gatewayFixture) there(in resource.Intent) (rows, containers int) {
 	if _, ok := w.g.Rows()[client.Name(in.Claim)]; ok {
 		rows++
 	}
 	by := map[string]string{client.LabelClaim: in.Claim}
-	if in.Owner != "" { // a claim of the same name may be another world's, on the same engine
+	if in.Owner != "" { // a claim of the same name may be another fixture's, on the same engine
 		by[client.LabelOwner] = in.Owner
 	}
 	list, err := w.engine.List(context.Background(), by)
@@ -186,7 +186,7 @@ func (w *world) there(in resource.Intent) (rows, containers int) {
 }
 
 // ended asserts that nothing is left of a session.
-func (w *world) ended(k *worker, in resource.Intent) {
+func (w *gatewayFixture) ended(k *worker, in resource.Intent) {
 	w.t.Helper()
 	if o := k.Observe(bounded(w.t), in); o.Presence != resource.Absent {
 		w.t.Errorf("it is %v: %v %v", o.Presence, o.Err, o.Evidence)
@@ -200,7 +200,7 @@ func (w *world) ended(k *worker, in resource.Intent) {
 }
 
 // stranger makes a sandbox of a claim's name.
-func (w *world) stranger(in resource.Intent, change func(r *wire.CreateSandboxRequest)) *wire.Sandbox {
+func (w *gatewayFixture) stranger(in resource.Intent, change func(r *wire.CreateSandboxRequest)) *wire.Sandbox {
 	w.t.Helper()
 	s, err := readSpec(in)
 	must(w.t, err)
