@@ -62,9 +62,12 @@ func (d *doctor) homeDir(ctx context.Context) []Check {
 	return []Check{c}
 }
 
-// nearestExisting is the nearest directory upwards that is there.
+// nearestExisting is the nearest directory upwards that can be seen.
 func nearestExisting(dir string) string {
-	for !files.Exists(dir) && dir != filepath.Dir(dir) {
+	for dir != filepath.Dir(dir) {
+		if _, err := files.Lstat(dir); err == nil {
+			break
+		}
 		dir = filepath.Dir(dir)
 	}
 	return dir

@@ -125,8 +125,11 @@ func (e *engine) keepOriginal(s *step) (bool, error) {
 	if err != nil || !now.equals(s.Before) {
 		return false, err
 	}
-	if s.Do == Chmod || s.Before == nil || s.Before.Type != workspace.File || files.Exists(e.original(s.Before)) {
+	if s.Do == Chmod || s.Before == nil || s.Before.Type != workspace.File {
 		return true, nil
+	}
+	if kept, err := isKept(e.original(s.Before)); kept || err != nil {
+		return kept, err
 	}
 	f, _, err := e.root.Open(string(s.Path))
 	if err != nil {
@@ -282,7 +285,11 @@ func (e *engine) rescueForeign(i int, slot string) error {
 		return err
 	}
 	to := filepath.Join("rescued", got.SHA256+"-"+base(slot))
-	if !files.Exists(filepath.Join(e.dir, to)) {
+	kept, err := isKept(filepath.Join(e.dir, to))
+	if err != nil {
+		return err
+	}
+	if !kept {
 		f, _, err := e.root.Open(slot)
 		if err != nil {
 			return err
@@ -296,6 +303,15 @@ func (e *engine) rescueForeign(i int, slot string) error {
 		e.doc.Rescued = append(e.doc.Rescued, to)
 	}
 	return nil
+}
+
+// isKept says whether copyPrivate has made path.
+func isKept(path string) (bool, error) {
+	_, err := files.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // copyPrivate copies r into a private file of ours, durable and whole or not there, and tells the bytes' sha256.

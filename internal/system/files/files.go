@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
 
 	"github.com/laufwerk/laufwerk/internal/system/fault"
 )
@@ -230,8 +231,12 @@ func Lstat(path string) (fs.FileInfo, error) {
 	return os.Lstat(path)
 }
 
-// Exists says whether something is at path.
-func Exists(path string) bool { _, err := Lstat(path); return err == nil }
+// Exists says whether something may be at path: where a failure keeps that from being known it does, so that nobody takes what
+// cannot be read for what is gone.
+func Exists(path string) bool {
+	_, err := Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+}
 
 // Remove removes a file or an empty directory; a missing one is no error. The removal is durable.
 func Remove(path string) error {

@@ -98,3 +98,15 @@ func TestRemoveOfWhatIsMissing(t *testing.T) {
 		t.Errorf("%v %v", names, err)
 	}
 }
+
+func TestExistsUnlessKnownToBeMissing(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(dir+"/file", nil, 0o600), os.Symlink("loop", dir+"/loop")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"file": true, "loop": true, "missing": false, "missing/below": false, "file/below": false, "loop/cannot be told": true} {
+		if got := files.Exists(dir + "/" + name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
