@@ -103,7 +103,8 @@ func (w watchedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // wasRefused says whether the engine answered that it did nothing.
 func (c *call) wasRefused() bool { s := c.status.Load(); return s >= 400 && s < 500 }
 
-// outcome is what a call did: nil is Yes; a refusal or a request that was never sent is No; all else may have arrived.
+// outcome is what a call did: nil is Done; a refusal or a request that was never sent is NotDone; all else may
+// have arrived.
 func (c *call) outcome(err error) resource.Outcome {
 	switch {
 	case err == nil:
@@ -115,7 +116,7 @@ func (c *call) outcome(err error) resource.Outcome {
 	}
 }
 
-// hasAnswer whether the engine itself answered with a status and a text that contains words, in any case.
+// hasAnswer says whether the engine itself answered with a status and a text that contains words, in any case.
 func (c *call) hasAnswer(err error, status int, words string) bool {
 	return err != nil && int(c.status.Load()) == status && strings.Contains(strings.ToLower(err.Error()), words)
 }

@@ -38,7 +38,7 @@ func (e *Engine) Create(ctx context.Context, name string, config *container.Conf
 	return made.ID, done, failed
 }
 
-// Start starts a container; one that runs already is Yes. After Unknown, Inspect says what became of it.
+// Start starts a container; one that runs already is Done. After Unknown, Inspect says what became of it.
 func (e *Engine) Start(ctx context.Context, id string) (resource.Outcome, error) {
 	c, cancel := beginCall(ctx, e.limits.effect)
 	defer cancel()
@@ -71,7 +71,7 @@ func (c *call) noContainer(err error) bool {
 }
 
 // Kill ends a container's processes with SIGKILL and waits until none is left. A container that does not run, or is not
-// there, is Yes.
+// there, is Done.
 func (e *Engine) Kill(ctx context.Context, id string) (resource.Outcome, error) {
 	c, cancel := beginCall(ctx, e.limits.effect)
 	defer cancel()
@@ -108,7 +108,7 @@ func (e *Engine) awaitContainer(c *call, id string, until container.WaitConditio
 	return resource.Unknown, e.explain(c, err, failure.OutcomeUnknown, format, args...)
 }
 
-// Remove ends a container and removes it with its anonymous volumes. One that is not there is Yes; the same answer cannot
+// Remove ends a container and removes it with its anonymous volumes. One that is not there is Done; the same answer cannot
 // tell "removed" from "never there" or "another engine", so absence is observed afterwards.
 func (e *Engine) Remove(ctx context.Context, id string) (resource.Outcome, error) {
 	c, cancel := beginCall(ctx, e.limits.effect)

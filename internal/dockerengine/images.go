@@ -58,7 +58,7 @@ func (e *Engine) Tag(ctx context.Context, id, ref string) (resource.Outcome, err
 }
 
 // RemoveImage removes a name, and with the last name the image and its untagged parents; an id has to have one name at most.
-// One that is not there is Yes, one that a container uses No.
+// One that is not there is Done, one that a container uses NotDone.
 func (e *Engine) RemoveImage(ctx context.Context, ref string) (resource.Outcome, error) {
 	c, cancel := beginCall(ctx, e.limits.effect)
 	defer cancel()

@@ -106,7 +106,8 @@ func (c *call) wasRefused(err error) bool {
 	return c.answered.Load() && slices.Contains([]codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound}, status.Code(err))
 }
 
-// outcome is what a call did: nil is Yes; a refusal or a request that was never sent is No; all else may have arrived.
+// outcome is what a call did: nil is Done; a refusal or a request that was never sent is NotDone; all else may
+// have arrived.
 func (c *call) outcome(err error) resource.Outcome {
 	switch {
 	case err == nil:
@@ -118,7 +119,7 @@ func (c *call) outcome(err error) resource.Outcome {
 	}
 }
 
-// hasAnswer whether the gateway itself answered with a code and with words, in any case.
+// hasAnswer says whether the gateway itself answered with a code and with words, in any case.
 func (c *call) hasAnswer(err error, code codes.Code, words string) bool {
 	return err != nil && c.answered.Load() && status.Code(err) == code && strings.Contains(strings.ToLower(statusText(err)), words)
 }

@@ -50,7 +50,7 @@ func (g *Gateway) Profile(ctx context.Context, id string) (*wire.ProviderProfile
 	return answer.GetProfile(), resource.Present, nil
 }
 
-// ImportProfile adds a profile. One that the gateway does not take is No, with its diagnostics as conditions; one whose id is
+// ImportProfile adds a profile. One that the gateway does not take is NotDone, with its diagnostics as conditions; one whose id is
 // taken is a failure of kind AlreadyExists. Source is what diagnostics call it.
 func (g *Gateway) ImportProfile(ctx context.Context, profile *wire.ProviderProfile, source string) (resource.Outcome, error) {
 	c, cancel := beginCall(ctx, g.limits.effect)
@@ -80,7 +80,7 @@ func (g *Gateway) ImportProfile(ctx context.Context, profile *wire.ProviderProfi
 }
 
 // CreateProvider makes a provider with its credentials; expires is when they do, by name, in milliseconds since 1970. A name that
-// is taken is No, of kind AlreadyExists. No error has a credential's value in it.
+// is taken is NotDone, of kind AlreadyExists. No error has a credential's value in it.
 func (g *Gateway) CreateProvider(ctx context.Context, p *wire.Provider) (resource.Outcome, error) {
 	return g.putProvider(ctx, p, "create", func(c *call) error {
 		_, err := g.client().CreateProvider(c.ctx, &wire.CreateProviderRequest{Provider: p, Workspace: Workspace})

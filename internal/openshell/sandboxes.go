@@ -18,7 +18,7 @@ import (
 
 // Create asks for a sandbox, which is made later: Get says what becomes of it. A name that is taken, also by a sandbox that is
 // being deleted, is a failure of kind AlreadyExists; like every Unknown it has to be read back, by name and labels, and again
-// later. No is certain.
+// later. NotDone is certain.
 func (g *Gateway) Create(ctx context.Context, request *wire.CreateSandboxRequest) (*wire.Sandbox, resource.Outcome, error) {
 	c, cancel := beginCall(ctx, g.limits.effect)
 	defer cancel()
