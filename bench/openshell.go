@@ -196,7 +196,7 @@ func newBare(b *bench, g *client.Gateway, dir, image string) (*bare, error) {
 	driver, err := structpb.NewStruct(map[string]any{"docker": map[string]any{"mounts": mounts}})
 	return &bare{b: b, g: g, request: &wire.CreateSandboxRequest{Spec: &wire.SandboxSpec{
 		Template: &wire.SandboxTemplate{Image: image, DriverConfig: driver}, Providers: []string{"bench"},
-		Policy: policy.Sandbox(nil, true, os.Getuid(), os.Getgid()), Command: guest.HoldMain(policy.Ops+"/ready", "bare"),
+		Policy: policy.Sandbox(nil, true, os.Getuid(), os.Getgid()), Command: guest.MainProcess(policy.Ops+"/ready", "bare"),
 	}}}, err
 }
 

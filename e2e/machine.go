@@ -281,7 +281,7 @@ func (w *Machine) AwaitRan(word string, n int) {
 // LiveSupervisor is one that lives, by its record.
 type LiveSupervisor struct {
 	Dir     string
-	Started supervise.Started
+	Started supervise.StartRecord
 }
 
 func (w *Machine) LiveSupervisors() []LiveSupervisor {

@@ -237,7 +237,7 @@ func killAll(w *e2e.CodexMachine, worker *exec.Cmd) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	var s supervise.Started
+	var s supervise.StartRecord
 	if err := json.Unmarshal(b, &s); err != nil {
 		w.T.Fatal(err)
 	}

@@ -34,9 +34,9 @@ func callOrder(calls []engine.Call) (list []at) {
 
 // trouble is what can happen to a call.
 type trouble struct {
-	name  string
-	fault func(b *e2e.DockerMachine) engine.Fault
-	held  bool // nothing comes until somebody loses patience; the effect, if any, comes after that
+	name   string
+	fault  func(b *e2e.DockerMachine) engine.Fault
+	blocks bool // nothing comes until somebody loses patience; the effect, if any, comes after that
 }
 
 func troubles() []trouble {
@@ -137,7 +137,7 @@ func meetTrouble(b *e2e.DockerMachine, a at, x trouble, act func() *e2e.Process)
 	b.T.Helper()
 	rule := b.Proxy.On(a.op, a.nth, x.fault(b))
 	r := act()
-	if x.held {
+	if x.blocks {
 		select {
 		case <-rule.Met():
 			_ = r.Cmd.Process.Signal(syscall.SIGINT) // it may have ended
@@ -147,7 +147,7 @@ func meetTrouble(b *e2e.DockerMachine, a at, x trouble, act func() *e2e.Process)
 	code, out, errs := r.Wait()
 	if met = rule.Came(); met {
 		rule.Release()
-		if x.held {
+		if x.blocks {
 			<-rule.Done()
 		}
 	}

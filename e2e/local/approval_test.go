@@ -25,7 +25,7 @@ func TestAnApprovalRecordsWhoGaveIt(t *testing.T) {
 			w.MustRun([]int{8}, "run", "job", "--no-input")
 			run := w.OnlyRun().ID
 			var shown struct {
-				Run struct{ Waiting []workflow.Waiting }
+				Run struct{ Waiting []workflow.Question }
 			}
 			if err := json.Unmarshal([]byte(w.MustRun([]int{0}, "runs", "show", run, "--json")), &shown); err != nil || len(shown.Run.Waiting) != 1 || shown.Run.Waiting[0].Digest == "" {
 				t.Fatalf("%v, %+v", err, shown)
@@ -54,7 +54,7 @@ func TestAnApprovalRecordsWhoGaveIt(t *testing.T) {
 					continue
 				}
 				found++
-				var a workflow.Answered
+				var a workflow.AnswerRecord
 				if err := json.Unmarshal(r.Meta, &a); err != nil || a.Digest != shown.Run.Waiting[0].Digest || a.Workspace != shown.Run.Waiting[0].Workspace {
 					t.Errorf("%v: %s, shown %+v", err, r.Meta, shown.Run.Waiting[0])
 				}

@@ -32,7 +32,7 @@ func (l *Lines) Feed(chunk []byte) (events []Event) {
 			end = len(chunk)
 		}
 		if len(l.partial)+end > MaxLine {
-			l.Breaks("line %d is longer than %d bytes", l.count+1, MaxLine)
+			l.Fail("line %d is longer than %d bytes", l.count+1, MaxLine)
 			l.partial = nil
 			break
 		}
@@ -62,8 +62,8 @@ func (l *Lines) line(b []byte) []Event {
 // Number is that of the line that is being read, from 1.
 func (l *Lines) Number() int { return l.count }
 
-// Breaks says what is wrong with the line that is being read.
-func (l *Lines) Breaks(format string, args ...any) { l.broken = fmt.Sprintf(format, args...) }
+// Fail says what is wrong with the line that is being read.
+func (l *Lines) Fail(format string, args ...any) { l.broken = fmt.Sprintf(format, args...) }
 
 // Close reads what is left, since a last line needs no end, and returns what broke the protocol, "" if nothing did.
 func (l *Lines) Close() (broken string) {

@@ -29,7 +29,7 @@ func TestLinesInAnyPieces(t *testing.T) {
 		l = NewLines(func(line []byte) []Event {
 			got = append(got, string(line))
 			if string(line) == "stop" {
-				l.Breaks("line %d", l.Number())
+				l.Fail("line %d", l.Number())
 			}
 			return []Event{{Kind: "message", Text: string(line)}}
 		})

@@ -45,8 +45,8 @@ type Login struct {
 	Secrets []string  // values that must not get into any record
 }
 
-// Left is how long the login is still valid.
-func (l Login) Left(now time.Time) time.Duration { return l.Expires.Sub(now) }
+// Remaining is how long the login is still valid.
+func (l Login) Remaining(now time.Time) time.Duration { return l.Expires.Sub(now) }
 
 // ReadFor is Read for a target, which must have been given the login; credentials are its own.
 func (c *Credential) ReadFor(target string, credentials []string, u User) (Login, error) {
@@ -59,7 +59,7 @@ func (c *Credential) ReadFor(target string, credentials []string, u User) (Login
 
 // Check says how long a login is valid.
 func (c *Credential) Check(id string, l Login, now time.Time) checks.Check {
-	left := l.Left(now)
+	left := l.Remaining(now)
 	out := checks.New(id, checks.Pass, "the login is valid for %s", left.Round(time.Minute)).WithEvidence(l.Path)
 	if l.Plan != "" {
 		out = out.WithEvidence("plan " + l.Plan)

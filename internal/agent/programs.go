@@ -86,11 +86,11 @@ func (l Programs) credentials() (out []*Credential) {
 			out = append(out, c)
 		}
 	}
-	return append(out, announced()...)
+	return append(out, announcedCredentials()...)
 }
 
-// announced are logins that options accept already, of programs that a build need not have.
-func announced() []*Credential {
+// announcedCredentials are logins that options accept already, of programs that a build need not have.
+func announcedCredentials() []*Credential {
 	return []*Credential{{Kind: "claude-subscription", Title: "Claude Code"}}
 }
 

@@ -61,8 +61,8 @@ func (r *Recipe) Digest() string {
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// Says is what the executable of the recipe's version prints for --version.
-func (r *Recipe) Says() string { return fmt.Sprintf(r.Prints, r.Version) }
+// ExpectedVersion is what the executable of the recipe's version prints for --version.
+func (r *Recipe) ExpectedVersion() string { return fmt.Sprintf(r.Prints, r.Version) }
 
 // VersionIn is the version in what an executable printed for --version; "" where it is not the program's.
 func (r *Recipe) VersionIn(printed string) string {

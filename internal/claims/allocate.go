@@ -33,13 +33,13 @@ type Request struct {
 	Project     string
 	Image       string          // the image that the resource must be made from, "" where there are none
 	Intent      resource.Intent // Name, Endpoint and Spec; the driver fills in the rest
-	Holds       []HoldRequest   // taken together with the intent, all or nothing; an empty Holder is the claim
+	Locks       []LockRequest   // taken together with the intent, all or nothing; an empty Holder is the claim
 	Extra       json.RawMessage
 }
 
 // Allocate makes the resource of a request, or continues what an earlier process began for the same id; where that certainly
 // came to nothing, it asks anew. It returns the
-// claim in state allocated, or a failure: the one of a hold that could not be had (nothing was begun); what the provider says
+// claim in state allocated, or a failure: the one of a lock that could not be had (nothing was begun); what the provider says
 // when it certainly made nothing (the claim is released); OutcomeUnknown when nobody can tell (a later Allocate, Reconcile or
 // Release finds out); SessionLost or WorkspaceLost when the resource of this id is already gone or going.
 func (d *Driver) Allocate(ctx context.Context, req Request) (Claim, error) {
@@ -61,7 +61,7 @@ func (d *Driver) Allocate(ctx context.Context, req Request) (Claim, error) {
 	}
 }
 
-// recordIntent makes the intent and its holds durable, before anything outside happens.
+// recordIntent makes the intent and its locks durable, before anything outside happens.
 func (d *Driver) recordIntent(ctx context.Context, req Request) (c Claim, existed bool, err error) {
 	owner, err := d.o.Owner(ctx)
 	if err != nil {
@@ -90,17 +90,17 @@ func (d *Driver) recordIntent(ctx context.Context, req Request) (c Claim, existe
 			Attempts: c.Attempts + 1, IntentAt: now, Extra: req.Extra, Evidence: c.Evidence,
 		}
 		c.Intent.Claim, c.Intent.Owner, c.Intent.Run, c.Intent.At, c.Intent.Resource = req.ID, owner, req.Run, now, ""
-		for _, h := range req.Holds {
+		for _, h := range req.Locks {
 			if h.Holder == "" {
 				h.Holder = req.ID
 			}
 			if h.Run == "" {
 				h.Run = req.Run
 			}
-			if err := d.TakeHoldTx(tx, h); err != nil {
+			if err := d.TakeLockTx(tx, h); err != nil {
 				return err
 			}
-			c.Holds = append(c.Holds, h.Key)
+			c.Locks = append(c.Locks, h.Key)
 		}
 		return tx.Put(store.Claims, c.ID, c)
 	})
@@ -126,7 +126,7 @@ func (d *Driver) create(ctx context.Context, c Claim, r resource.Manager) (Claim
 	crash.Point("claims/after-create")
 	switch res.Outcome {
 	case resource.Done:
-		return d.allocated(ctx, c, res)
+		return d.recordAllocated(ctx, c, res)
 	case resource.NotDone:
 		return d.recordRejection(ctx, c, res)
 	default:
@@ -147,7 +147,7 @@ func (d *Driver) resolveForAllocation(ctx context.Context, c Claim, r resource.M
 	}
 	switch res.Outcome {
 	case resource.Done:
-		return d.allocated(ctx, c, res)
+		return d.recordAllocated(ctx, c, res)
 	case resource.NotDone:
 		c, err := d.applyEvent(ctx, c.ID, Retried, func(c *Claim) {
 			d.withEvidence("resolving: "+describeOutcome(res.Outcome, res.Err), "", res.Evidence...)(c)
@@ -165,7 +165,7 @@ func (d *Driver) resolveForAllocation(ctx context.Context, c Claim, r resource.M
 		crash.Point("claims/after-create-again")
 		switch again.Outcome {
 		case resource.Done:
-			return d.allocated(ctx, c, again)
+			return d.recordAllocated(ctx, c, again)
 		case resource.NotDone:
 			return d.recordRejection(ctx, c, again)
 		}
@@ -189,7 +189,7 @@ func (d *Driver) resolveCreate(ctx context.Context, c Claim, r resource.Manager)
 	return res, nil
 }
 
-func (d *Driver) allocated(ctx context.Context, c Claim, res resource.Result) (Claim, error) {
+func (d *Driver) recordAllocated(ctx context.Context, c Claim, res resource.Result) (Claim, error) {
 	done, err := d.applyEvent(ctx, c.ID, Created, d.withEvidence("present", res.Resource, res.Evidence...))
 	if err != nil {
 		if isIllegalTransition(err) {

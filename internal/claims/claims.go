@@ -49,7 +49,7 @@ type Claim struct {
 	Image       string              `json:"image,omitempty"` // the expected one, where the provider has images
 	Intent      resource.Intent     `json:"intent"`
 	Attempts    int                 `json:"attempts"`        // how often creating was, or may have been, asked for
-	Holds       []string            `json:"holds,omitempty"` // freed when it is released or residue
+	Locks       []string            `json:"holds,omitempty"` // freed when it is released or residue
 	Keep        string              `json:"keep,omitempty"`  // why it is deliberately kept ("unwritten changes"); cleanup then needs --discard-changes
 	Evidence    []resource.Evidence `json:"evidence,omitempty"`
 	Last        string              `json:"lastObservation,omitempty"`

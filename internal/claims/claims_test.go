@@ -226,9 +226,9 @@ func TestWhatWasNeverMadeIsAskedForAnew(t *testing.T) {
 	if again.ID != c.ID || again.Attempts != 2 || !again.ReleasedAt.IsZero() || len(again.Evidence) == 0 {
 		t.Errorf("%+v", again)
 	}
-	holds, err := driver(mem, w).ListHolds(context.Background(), "workspace/")
-	if err != nil || len(holds) != 1 || holds[0].Holders[0].ID != c.ID {
-		t.Errorf("%v, %v", holds, err)
+	locks, err := driver(mem, w).ListLocks(context.Background(), "workspace/")
+	if err != nil || len(locks) != 1 || locks[0].Holders[0].ID != c.ID {
+		t.Errorf("%v, %v", locks, err)
 	}
 }
 
@@ -398,8 +398,8 @@ func TestResidueFreesTheWorkspaceAndIsObservedAgain(t *testing.T) {
 	if got.State != claims.Residue || !got.Outstanding() {
 		t.Fatal(got.State)
 	}
-	if holds, err := d.ListHolds(ctx, ""); err != nil || len(holds) > 0 {
-		t.Fatalf("holds %v, %v", holds, err)
+	if locks, err := d.ListLocks(ctx, ""); err != nil || len(locks) > 0 {
+		t.Fatalf("holds %v, %v", locks, err)
 	}
 	w.settle()
 	if got, err := d.Release(ctx, c.ID); err != nil || got.State != claims.Released {

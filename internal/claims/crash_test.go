@@ -160,7 +160,7 @@ func continueRun(t *testing.T, dir, when string, resume bool) {
 	if made, _ := filepath.Glob(filepath.Join(dir, "fake", "*")); len(made) > 0 {
 		t.Errorf("%s: %q is left", when, made)
 	}
-	if holds, err := d.ListHolds(ctx, ""); err != nil || len(holds) > 0 {
-		t.Errorf("%s: holds %v, %v", when, holds, err)
+	if locks, err := d.ListLocks(ctx, ""); err != nil || len(locks) > 0 {
+		t.Errorf("%s: holds %v, %v", when, locks, err)
 	}
 }

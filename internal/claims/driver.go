@@ -82,7 +82,7 @@ func (d *Driver) applyEvent(ctx context.Context, id string, ev Event, edit func(
 			edit(&c)
 		}
 		if next == Released || next == Residue || next == Abandoned {
-			if err := dropHolds(tx, c.ID); err != nil {
+			if err := dropLocks(tx, c.ID); err != nil {
 				return err
 			}
 		}

@@ -370,6 +370,6 @@ func request(op string) claims.Request {
 	return claims.Request{
 		ID: claims.ID("r1", op), Kind: claims.KindSession, Provider: "fake", Run: "r1", Operation: op, Project: "p",
 		Intent: resource.Intent{Name: "lw-" + op, Endpoint: "the provider"},
-		Holds:  []claims.HoldRequest{{Key: "workspace/" + op, Mode: claims.Exclusive, What: "session " + op}},
+		Locks:  []claims.LockRequest{{Key: "workspace/" + op, Mode: claims.Exclusive, What: "session " + op}},
 	}
 }

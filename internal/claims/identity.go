@@ -24,8 +24,8 @@ type Identification struct {
 	Late  bool  // its claim was released: it arrived late, and Arrived takes it up again
 }
 
-// Ours says whether it is ours. Everything else is left alone.
-func (s Identification) Ours() bool { return s.Claim.ID != "" }
+// HasClaim says whether it is ours. Everything else is left alone.
+func (s Identification) HasClaim() bool { return s.Claim.ID != "" }
 
 // Identify tells whose the listed resources are. It reads the claims now, after the resources were listed: the other way
 // round, a resource whose claim was written in between would look like nobody's.

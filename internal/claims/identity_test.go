@@ -81,7 +81,7 @@ func TestSightings(t *testing.T) {
 	}
 	for name, tt := range tests {
 		got, err := d.Identify(ctx, []resource.Summary{tt.found})
-		if err != nil || len(got) != 1 || got[0].Claim.ID != tt.claim || got[0].Late != tt.late || got[0].Ours() != (tt.claim != "") {
+		if err != nil || len(got) != 1 || got[0].Claim.ID != tt.claim || got[0].Late != tt.late || got[0].HasClaim() != (tt.claim != "") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestSweepReadsClaimsAfterListing(t *testing.T) {
 	listed := []resource.Summary{{Resource: "id1", Name: "lw-a", Owner: owner, Claim: c.ID, Created: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}}
 	allocate(t, d, "a") // between the two reads
 	got, err := d.Identify(context.Background(), listed)
-	if err != nil || !got[0].Ours() || got[0].Late {
+	if err != nil || !got[0].HasClaim() || got[0].Late {
 		t.Fatalf("%+v, %v", got, err)
 	}
 }

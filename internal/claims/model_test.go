@@ -224,14 +224,14 @@ func (m *model) check(rt *rapid.T) {
 		}
 	}
 	known := map[string]claims.Claim{}
-	holders, err := driver(m.mem, m.w).ListHolds(context.Background(), "workspace/")
+	holders, err := driver(m.mem, m.w).ListLocks(context.Background(), "workspace/")
 	if err != nil {
 		rt.Fatal(err)
 	}
 	held := map[string]bool{}
 	for _, h := range holders {
 		if len(h.Holders) != 1 {
-			m.fail(rt, "an exclusive hold has the holders %v", h.Holders)
+			m.fail(rt, "an exclusive lock has the holders %v", h.Holders)
 		}
 		held[h.Holders[0].ID] = true
 	}
@@ -251,11 +251,11 @@ func (m *model) check(rt *rapid.T) {
 		switch c.State {
 		case claims.Intent, claims.Unknown, claims.Allocated:
 			if !held[c.ID] {
-				m.fail(rt, "%s is %s and lost its hold", c.ID, c.State)
+				m.fail(rt, "%s is %s and lost its lock", c.ID, c.State)
 			}
 		case claims.Released, claims.Residue, claims.Abandoned:
 			if held[c.ID] {
-				m.fail(rt, "%s is %s and keeps its hold", c.ID, c.State)
+				m.fail(rt, "%s is %s and keeps its lock", c.ID, c.State)
 			}
 		}
 	}

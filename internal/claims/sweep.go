@@ -18,10 +18,10 @@ import (
 // Sweep is one look at everything that carries this store's label on the endpoints that claims name. It finds what arrived
 // after its claim was released, and ends many resources with few questions.
 type Sweep struct {
-	d    *Driver
-	had  map[string]Claim           // what was recorded before the look, by id
-	seen map[string]endpointListing // by endpoint, those that can be listed
-	late []Identification
+	d            *Driver
+	had          map[string]Claim           // what was recorded before the look, by id
+	listings     map[string]endpointListing // by endpoint, those that can be listed
+	lateArrivals []Identification
 }
 
 // endpointListing is what one endpoint listed, or why nothing was learned.
@@ -36,15 +36,15 @@ func (d *Driver) Sweep(ctx context.Context, f Filter) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sweep{d: d, had: map[string]Claim{}, seen: map[string]endpointListing{}}
+	s := &Sweep{d: d, had: map[string]Claim{}, listings: map[string]endpointListing{}}
 	for _, c := range recorded {
 		s.had[c.ID] = c
 		r, ok := d.listingManager(c)
-		if _, looked := s.seen[c.Intent.Endpoint]; looked || !ok || c.State == Abandoned {
+		if _, looked := s.listings[c.Intent.Endpoint]; looked || !ok || c.State == Abandoned {
 			continue
 		}
 		found, err := r.List(ctx, c.Intent)
-		s.seen[c.Intent.Endpoint] = endpointListing{found, err}
+		s.listings[c.Intent.Endpoint] = endpointListing{found, err}
 		if err != nil {
 			continue
 		}
@@ -54,7 +54,7 @@ func (d *Driver) Sweep(ctx context.Context, f Filter) (*Sweep, error) {
 		}
 		for _, one := range sightings {
 			if one.Late && one.Claim.Intent.Endpoint == c.Intent.Endpoint {
-				s.late = append(s.late, one)
+				s.lateArrivals = append(s.lateArrivals, one)
 			}
 		}
 	}
@@ -72,8 +72,8 @@ func (d *Driver) listingManager(c Claim) (resource.Lister, bool) {
 
 // LateArrivals are the claims whose resources arrived after they were released.
 func (s *Sweep) LateArrivals() []Claim {
-	out := make([]Claim, 0, len(s.late))
-	for _, one := range s.late {
+	out := make([]Claim, 0, len(s.lateArrivals))
+	for _, one := range s.lateArrivals {
 		out = append(out, one.Claim)
 	}
 	return out
@@ -81,7 +81,7 @@ func (s *Sweep) LateArrivals() []Claim {
 
 // IsAbsent says whether a claim, read after the look, was there before it with the same resource, which its endpoint does not list.
 func (s *Sweep) IsAbsent(c Claim) bool {
-	look, listed := s.seen[c.Intent.Endpoint]
+	look, listed := s.listings[c.Intent.Endpoint]
 	_, can := s.d.listingManager(c)
 	return can && listed && look.err == nil && c.Intent.Resource != "" && s.had[c.ID].Intent.Resource == c.Intent.Resource &&
 		!slices.ContainsFunc(look.found, func(f resource.Summary) bool { return f.Resource == c.Intent.Resource })
@@ -90,7 +90,7 @@ func (s *Sweep) IsAbsent(c Claim) bool {
 // ReadoptLate takes the late ones among claims up again: they are deleting then. The caller holds the leases of their runs.
 func (s *Sweep) ReadoptLate(ctx context.Context, wanted func(Claim) bool) ([]Claim, error) {
 	var out []Claim
-	for _, one := range s.late {
+	for _, one := range s.lateArrivals {
 		if !wanted(one.Claim) {
 			continue
 		}
@@ -124,7 +124,7 @@ func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell fu
 	together := map[group][]Claim{}
 	var order []group
 	for _, c := range s.reload(ctx, list) {
-		look, listed := s.seen[c.Intent.Endpoint]
+		look, listed := s.listings[c.Intent.Endpoint]
 		_, can := s.d.listingManager(c)
 		switch {
 		case !c.Outstanding() || c.Keep != "" || !listed || !can:
@@ -142,7 +142,7 @@ func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell fu
 		}
 	}
 	for _, g := range order {
-		s.d.releaseAll(ctx, together[g], s.seen[g.endpoint].found, parallel, told)
+		s.d.releaseAll(ctx, together[g], s.listings[g.endpoint].found, parallel, told)
 	}
 	forEachParallel(len(single), parallel, func(i int) {
 		if ctx.Err() != nil { // while it waited for its turn

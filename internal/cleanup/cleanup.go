@@ -353,7 +353,7 @@ func (c *cleaner) cleanLeased(ctx context.Context, list []*leasedRun, loose []cl
 		if living[w.run.ID] {
 			continue
 		}
-		if err := c.s.DropHolds(ctx, w.run.ID, c.q.DryRun); err != nil {
+		if err := c.s.DropLocks(ctx, w.run.ID, c.q.DryRun); err != nil {
 			return err
 		}
 	}

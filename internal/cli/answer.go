@@ -92,7 +92,7 @@ func runAnswer(ctx context.Context, o *answerOptions) error {
 		return o.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
 	var ours bool
-	st, caught, err := acquireRun(ctx, s, r.ID, func(ctx context.Context) (st runs.Started, err error) {
+	st, caught, err := acquireRun(ctx, s, r.ID, func(ctx context.Context) (st runs.StartedRun, err error) {
 		st, ours, err = s.DeliverAnswer(ctx, r.ID, o.Key)
 		return st, err
 	})
@@ -105,5 +105,5 @@ func runAnswer(ctx context.Context, o *answerOptions) error {
 		return failWithDocument(failure.Wrap(err, failure.Failed, "the answer is recorded, but the run could not be continued"),
 			runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
-	return workOnRun(ctx, o.Deps, s, st, workOptions{Signals: caught})
+	return runWorker(ctx, o.Deps, s, st, workOptions{Signals: caught})
 }

@@ -146,11 +146,11 @@ func (sc *demoScene) runWhole(ctx context.Context) error {
 	if sc.Yes {
 		opts.Ask = sc.approve
 	}
-	return workOnRun(ctx, sc.Deps, sc.s, st, opts)
+	return runWorker(ctx, sc.Deps, sc.s, st, opts)
 }
 
 // approve is a workflow.Asker that shows what a person would be shown, and answers yes.
-func (sc *demoScene) approve(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Sender, error) {
+func (sc *demoScene) approve(ctx context.Context, q workflow.Question) (json.RawMessage, journal.Sender, error) {
 	ui := sc.UI
 	if q.Workspace != "" {
 		text, err := sc.s.Difference(ctx, sc.started, q.Digest)

@@ -52,7 +52,7 @@ func (sc *demoScene) runKilled(ctx context.Context) error {
 	if sc.Yes {
 		opts.Ask = sc.approve
 	}
-	return workOnRun(ctx, sc.Deps, sc.s, st, opts)
+	return runWorker(ctx, sc.Deps, sc.s, st, opts)
 }
 
 func environmentList(vars map[string]string) []string {

@@ -55,7 +55,7 @@ func (t *terminal) dropTypedAhead() {
 	}
 }
 
-func (t *terminal) ask(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Sender, error) {
+func (t *terminal) ask(ctx context.Context, q workflow.Question) (json.RawMessage, journal.Sender, error) {
 	ui := t.d.UI
 	if q.Workspace != "" {
 		text, err := t.s.Difference(ctx, t.run, q.Digest)
@@ -104,7 +104,7 @@ func withColon(s string) string {
 	return ": " + s
 }
 
-func answerChoices(q workflow.Waiting) string {
+func answerChoices(q workflow.Question) string {
 	switch q.Type {
 	case workflow.Confirm:
 		return "[y/N]"
@@ -119,14 +119,14 @@ func answerChoices(q workflow.Waiting) string {
 }
 
 // expectedAnswer explains which answers are valid.
-func expectedAnswer(q workflow.Waiting) string {
+func expectedAnswer(q workflow.Question) string {
 	if q.Type == workflow.Select {
 		return "answer a number from 1 to " + strconv.Itoa(len(q.Options)) + ", or what it stands for"
 	}
 	return "answer y or n"
 }
 
-func parseAnswer(q workflow.Waiting, line string) (json.RawMessage, bool) {
+func parseAnswer(q workflow.Question, line string) (json.RawMessage, bool) {
 	switch q.Type {
 	case workflow.Confirm:
 		switch strings.ToLower(line) {

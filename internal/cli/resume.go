@@ -71,25 +71,25 @@ func runResume(ctx context.Context, o *resumeOptions) error {
 	if o.Run == "" {
 		return resumeMany(ctx, o, s)
 	}
-	st, caught, err := acquireRun(ctx, s, o.Run, func(ctx context.Context) (runs.Started, error) {
+	st, caught, err := acquireRun(ctx, s, o.Run, func(ctx context.Context) (runs.StartedRun, error) {
 		st, err := s.Resume(ctx, o.Run)
 		if err != nil {
 			return st, err
 		}
 		if err := acceptIdentity(ctx, o, s, st); err != nil {
 			st.Lease.Release()
-			return runs.Started{}, err
+			return runs.StartedRun{}, err
 		}
 		return st, nil
 	})
 	if err != nil {
 		return err
 	}
-	return workOnRun(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
+	return runWorker(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
 }
 
 // acceptIdentity records an engine's new identity, under the run's lease.
-func acceptIdentity(ctx context.Context, o *resumeOptions, s *runs.Service, st runs.Started) error {
+func acceptIdentity(ctx context.Context, o *resumeOptions, s *runs.Service, st runs.StartedRun) error {
 	if o.Accept == "" {
 		return nil
 	}
@@ -124,7 +124,7 @@ type resumedRun struct {
 // resumeMany continues every run that can continue. One that cannot, because its target changed for example, does not stop the
 // others.
 func resumeMany(ctx context.Context, o *resumeOptions, s *runs.Service) error {
-	list, err := s.Resumable(ctx, o.Due)
+	list, err := s.ListResumable(ctx, o.Due)
 	if err != nil {
 		return err
 	}

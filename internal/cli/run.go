@@ -124,11 +124,11 @@ func runRun(ctx context.Context, o *runOptions) error {
 		caught.Release()
 		return detachRun(ctx, o.Deps, s, st)
 	}
-	return workOnRun(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
+	return runWorker(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
 }
 
-// startRun creates a run. Signals are caught from its beginning, so that none ends this process before workOnRun handles it.
-func startRun(ctx context.Context, s *runs.Service, q runs.Request) (runs.Started, *caughtSignals, error) {
+// startRun creates a run. Signals are caught from its beginning, so that none ends this process before runWorker handles it.
+func startRun(ctx context.Context, s *runs.Service, q runs.Request) (runs.StartedRun, *caughtSignals, error) {
 	caught := catchSignals(ctx)
 	st, err := s.Start(ctx, q)
 	if err != nil {
@@ -142,7 +142,7 @@ func continueRun(ctx context.Context, o *runOptions, s *runs.Service, r runs.Run
 	if r.State != runs.Interrupted {
 		return reportSettledRun(o.Deps, s, r)
 	}
-	st, caught, err := acquireRun(ctx, s, r.ID, func(ctx context.Context) (runs.Started, error) { return s.Resume(ctx, r.ID) })
+	st, caught, err := acquireRun(ctx, s, r.ID, func(ctx context.Context) (runs.StartedRun, error) { return s.Resume(ctx, r.ID) })
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func continueRun(ctx context.Context, o *runOptions, s *runs.Service, r runs.Run
 		caught.Release()
 		return detachRun(ctx, o.Deps, s, st)
 	}
-	return workOnRun(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
+	return runWorker(ctx, o.Deps, s, st, workOptions{NoExchange: o.NoExchange, Signals: caught})
 }
 
 const admissionInterval = 250 * time.Millisecond

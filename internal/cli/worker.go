@@ -39,18 +39,18 @@ type runDocument struct {
 	State    string               `json:"state"`
 	Reason   string               `json:"reason,omitempty"`
 	Output   json.RawMessage      `json:"output,omitempty"`
-	Waiting  []workflow.Waiting   `json:"waiting,omitempty"`
+	Waiting  []workflow.Question  `json:"waiting,omitempty"`
 	Kept     []runs.KeptWorkspace `json:"kept,omitempty"`
 }
 
-// caughtSignals are the signals since catchSignals. Release restores their default effect. workOnRun never does, so that its final
+// caughtSignals are the signals since catchSignals. Release restores their default effect. runWorker never does, so that its final
 // report is printed even if signals arrive meanwhile.
 type caughtSignals struct {
 	ch      <-chan syscall.Signal
 	Release func()
 }
 
-// catchSignals keeps signals for workOnRun, so that none ends the process between the creation of a run and its execution.
+// catchSignals keeps signals for runWorker, so that none ends the process between the creation of a run and its execution.
 func catchSignals(ctx context.Context) *caughtSignals {
 	watch, release := context.WithCancel(context.WithoutCancel(ctx))
 	return &caughtSignals{ch: system.Signals(watch), Release: release}
@@ -72,8 +72,8 @@ func refuseInsideSession(what string) error {
 	return nil
 }
 
-// workOnRun executes a run until it ends, waits or is stopped, and prints its state then.
-func workOnRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started, o workOptions) error {
+// runWorker executes a run until it ends, waits or is stopped, and prints its state then.
+func runWorker(ctx context.Context, d *Deps, s *runs.Service, st runs.StartedRun, o workOptions) error {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	sig := &signalHandler{d: d, stop: stop, run: st.Run, first: make(chan syscall.Signal, 2)}
@@ -88,7 +88,7 @@ func workOnRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started, o
 	defer follow.stop()
 	sig.clear = follow.stop
 	if ask := h.Ask; ask != nil {
-		h.Ask = func(ctx context.Context, q workflow.Waiting) (json.RawMessage, journal.Sender, error) {
+		h.Ask = func(ctx context.Context, q workflow.Question) (json.RawMessage, journal.Sender, error) {
 			defer follow.pause()()
 			return ask(ctx, q)
 		}
@@ -100,7 +100,7 @@ func workOnRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started, o
 		}
 	}
 	go sig.watch(o.Signals.ch)
-	res, err := s.Work(work, st, h)
+	res, err := s.RunWorker(work, st, h)
 	sig.over.Store(true)
 	follow.stop()
 	if err != nil {
@@ -241,7 +241,7 @@ func (s *signalHandler) received() syscall.Signal {
 
 // reportSettledRun reports a run that need not be executed here: it has ended, it waits, or another worker executes it.
 func reportSettledRun(d *Deps, s *runs.Service, r runs.Run) error {
-	res, err := s.Standing(r)
+	res, err := s.CurrentResult(r)
 	if err != nil {
 		return err
 	}

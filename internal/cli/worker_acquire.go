@@ -12,8 +12,8 @@ import (
 )
 
 // acquireRun calls acquire, which takes the lease of a run, and catches signals from its beginning: after a signal it fails with the
-// state of the run, and later signals are left to workOnRun. A second signal ends the process at once.
-func acquireRun(ctx context.Context, s *runs.Service, run string, acquire func(context.Context) (runs.Started, error)) (runs.Started, *caughtSignals, error) {
+// state of the run, and later signals are left to runWorker. A second signal ends the process at once.
+func acquireRun(ctx context.Context, s *runs.Service, run string, acquire func(context.Context) (runs.StartedRun, error)) (runs.StartedRun, *caughtSignals, error) {
 	caught := catchSignals(ctx)
 	acquiring, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -48,7 +48,7 @@ func acquireRun(ctx context.Context, s *runs.Service, run string, acquire func(c
 	}
 	if err != nil {
 		caught.Release()
-		return runs.Started{}, nil, err
+		return runs.StartedRun{}, nil, err
 	}
 	return st, caught, nil
 }

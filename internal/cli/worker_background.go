@@ -15,7 +15,7 @@ import (
 const takeoverTimeout = 10 * time.Second
 
 // detachRun hands a run to a background process, and prints which run it is.
-func detachRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started) error {
+func detachRun(ctx context.Context, d *Deps, s *runs.Service, st runs.StartedRun) error {
 	id := st.Run.ID
 	if err := startBackgroundWorker(ctx, d, s, st); err != nil {
 		return failWithDocument(err, runDocument{Run: id, Workflow: st.Run.Workflow, State: runs.Interrupted})
@@ -30,7 +30,7 @@ func detachRun(ctx context.Context, d *Deps, s *runs.Service, st runs.Started) e
 
 // startBackgroundWorker starts a worker for a run that outlives this process and its terminal. It returns once the worker has the run,
 // or has ended: the run then tells how.
-func startBackgroundWorker(ctx context.Context, d *Deps, s *runs.Service, st runs.Started) error {
+func startBackgroundWorker(ctx context.Context, d *Deps, s *runs.Service, st runs.StartedRun) error {
 	id := st.Run.ID
 	st.Lease.Release()
 	args := []string{"laufwerk", "resume", id, "--no-input", "--json"}

@@ -115,8 +115,8 @@ func Examine(ctx context.Context, o Options) (Report, error) {
 	rep := Report{Targets: []Target{}}
 	base := []check{
 		{"settings", d.settings}, {"home", d.homeDir}, {"home.lock", d.homeLock}, {"home.space", d.homeSpace},
-		{"store", d.store}, {"claims", d.claims}, {"orphans", d.orphans}, {"writebacks", d.writeBacks}, {"runs.waiting", d.waiting},
-		{"runs.interrupted", d.interrupted}, {"git", d.git}, {"fence", d.fence},
+		{"store", d.store}, {"claims", d.claims}, {"orphans", d.orphans}, {"writebacks", d.writeBacks}, {"runs.waiting", d.waitingRuns},
+		{"runs.interrupted", d.interruptedRuns}, {"git", d.git}, {"fence", d.fence},
 		{"project", d.projectLoads}, {"project.workflows", d.workflows}, {"project.types", d.types},
 	}
 	if o.Scan {
@@ -196,8 +196,8 @@ func newDoctor(ctx context.Context, o Options) *doctor {
 
 // check is one examination with its place in the report.
 type check struct {
-	id   string
-	look func(ctx context.Context) []Check
+	id  string
+	run func(ctx context.Context) []Check
 }
 
 // runChecks makes checks side by side, each bounded, and keeps their order.
@@ -224,7 +224,7 @@ func (d *doctor) runBounded(ctx context.Context, c check) []Check {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	answer := make(chan []Check, 1)
-	go func() { answer <- c.look(ctx) }()
+	go func() { answer <- c.run(ctx) }()
 	select {
 	case out := <-answer:
 		for i := range out {

@@ -20,8 +20,8 @@ import (
 // longWait is how long a question may wait before somebody is told.
 const longWait = 24 * time.Hour
 
-// readWork is what runs, claims and their checks read once.
-func (d *doctor) readWork(ctx context.Context) (*runs.Service, map[string]runs.Run, []claims.Claim, error) {
+// readRuns is what runs, claims and their checks read once.
+func (d *doctor) readRuns(ctx context.Context) (*runs.Service, map[string]runs.Run, []claims.Claim, error) {
 	s, err := d.service(ctx)
 	if err != nil {
 		return nil, nil, nil, err
@@ -50,7 +50,7 @@ func (d *doctor) claims(ctx context.Context) []Check {
 	if err != nil {
 		return unreadableStore()
 	}
-	s, byID, all, err := d.readWork(ctx)
+	s, byID, all, err := d.readRuns(ctx)
 	if err != nil {
 		return unreadableStore()
 	}
@@ -109,7 +109,7 @@ func isDirMissing(s *runs.Service, c claims.Claim) bool {
 
 // orphans looks for folders and processes that belong to nothing.
 func (d *doctor) orphans(ctx context.Context) []Check {
-	s, byID, all, err := d.readWork(ctx)
+	s, byID, all, err := d.readRuns(ctx)
 	if err != nil {
 		return unreadableStore()
 	}
@@ -186,7 +186,7 @@ func (d *doctor) writeBacks(ctx context.Context) []Check {
 	return listCheck(Fail, "no write-back is half-applied", "half-applied write-backs: %d", fix, half)
 }
 
-func (d *doctor) waiting(ctx context.Context) []Check {
+func (d *doctor) waitingRuns(ctx context.Context) []Check {
 	list, err := d.list(ctx)
 	if err != nil {
 		return unreadableStore()
@@ -206,7 +206,7 @@ func (d *doctor) waiting(ctx context.Context) []Check {
 	return listCheck(Warn, "no question waits for more than a day", "questions that wait for more than a day: %d", fix, long)
 }
 
-func (d *doctor) interrupted(ctx context.Context) []Check {
+func (d *doctor) interruptedRuns(ctx context.Context) []Check {
 	list, err := d.list(ctx)
 	if err != nil {
 		return unreadableStore()
@@ -227,7 +227,7 @@ func (d *doctor) interrupted(ctx context.Context) []Check {
 // scan lists what carries a mark of laufwerk and has no claim here. It may belong to another home, so nothing is done to it.
 func (d *doctor) scan(ctx context.Context) []Check {
 	claim := map[string]bool{}
-	if _, _, all, err := d.readWork(ctx); err == nil {
+	if _, _, all, err := d.readRuns(ctx); err == nil {
 		for _, c := range all {
 			claim[c.ID] = true
 		}
@@ -276,7 +276,7 @@ func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
 		case s.Late:
 			strange = append(strange, fmt.Sprintf("%s %s arrived after its claim %s was released", f.Resource, f.Name, s.Claim.ID))
 			fix = "laufwerk cleanup --all"
-		case s.Ours():
+		case s.HasClaim():
 		default:
 			whose := "another home's, owner " + f.Owner
 			if f.Owner != "" && f.Owner == owner {

@@ -28,7 +28,7 @@ func (d *doctor) loginOf(p providers.Provider, def targets.Definition) *Login {
 			continue
 		}
 		if l, err := credential.Read(d.User()); err == nil {
-			return &Login{Plan: l.Plan, Expires: l.Expires, TimeLeft: int64(l.Left(d.Now()) / time.Second)}
+			return &Login{Plan: l.Plan, Expires: l.Expires, TimeLeft: int64(l.Remaining(d.Now()) / time.Second)}
 		}
 	}
 	return nil

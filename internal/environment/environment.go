@@ -28,8 +28,8 @@ func APIKeys() []string { return []string{"OPENAI_API_KEY", "CODEX_API_KEY", "AN
 // reserved starts the names that are laufwerk's own.
 const reserved = "LAUFWERK_"
 
-// Refused says whether no agent may get a variable of this name, wherever it comes from.
-func Refused(name string) bool {
+// IsRefused says whether no agent may get a variable of this name, wherever it comes from.
+func IsRefused(name string) bool {
 	return slices.Contains(APIKeys(), name) || strings.HasPrefix(name, reserved)
 }
 

@@ -251,19 +251,19 @@ func (b *box) Launch(ctx context.Context, dir string, spec supervise.Spec) error
 
 func (b *box) Interrupt(_ context.Context, dir string) error {
 	_, out := b.exec("", Interrupt("/laufwerk/ops/"+filepath.Base(dir))...)
-	return Interrupted([]byte(out))
+	return ReadInterrupt([]byte(out))
 }
 
-func (b *box) Fence(_ context.Context, dir string) supervise.Fenced {
+func (b *box) Fence(_ context.Context, dir string) supervise.FenceResult {
 	_, out := b.exec("", Fence("/laufwerk/ops/"+filepath.Base(dir))...)
-	f, err := Fenced([]byte(out))
+	f, err := ReadFence([]byte(out))
 	if err != nil {
 		f.Why = err.Error()
 	}
 	return f
 }
 
-func (b *box) Cancel(ctx context.Context, dir string) supervise.Fenced { return b.Fence(ctx, dir) }
+func (b *box) Cancel(ctx context.Context, dir string) supervise.FenceResult { return b.Fence(ctx, dir) }
 
 // dir is an operation's directory, made by the worker for who works inside.
 func (b *box) dir(name string) string {
@@ -349,7 +349,7 @@ func TestWhatASupervisorInsideOutlives(t *testing.T) {
 func TestNoSignalFromInsideEndsTheFirstProcess(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]func(ready, nonce string, mounts ...string) []string{
-		"init": Init, "serve": Serve, "hold": func(ready, nonce string, _ ...string) []string { return HoldMain(ready, nonce) },
+		"init": Init, "serve": Serve, "hold": func(ready, nonce string, _ ...string) []string { return MainProcess(ready, nonce) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

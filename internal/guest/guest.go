@@ -37,9 +37,11 @@ func Serve(ready, nonce string, mounts ...string) []string {
 	return append([]string{Binary, Argument, "serve", ready, nonce}, mounts...)
 }
 
-// HoldMain is the main process of a sandbox whose first process is somebody else's. As Init it writes nonce into the file ready and
+// MainProcess is the main process of a sandbox whose first process is somebody else's. As Init it writes nonce into the file ready and
 // keeps that locked for as long as it lives, and no signal that can be ignored ends it; what loses its parent is not its affair.
-func HoldMain(ready, nonce string) []string { return []string{Binary, Argument, "hold", ready, nonce} }
+func MainProcess(ready, nonce string) []string {
+	return []string{Binary, Argument, "hold", ready, nonce}
+}
 
 // Exit codes of Init, see there.
 const (
@@ -63,10 +65,10 @@ func Standby(socket string) []string {
 	return []string{Binary, Argument, supervise.StandbyArgument, socket}
 }
 
-// Interrupt asks the command of dir to stop: see Interrupted.
+// Interrupt asks the command of dir to stop: see ReadInterrupt.
 func Interrupt(dir string) []string { return []string{Binary, Argument, "interrupt", dir} }
 
-// Fence ends everything of the operation in dir: see Fenced.
+// Fence ends everything of the operation in dir: see ReadFence.
 func Fence(dir string) []string { return []string{Binary, Argument, "fence", dir} }
 
 // PutFile makes a file of the size bytes that come on stdin, with exactly these mode bits, whole or not at all, in place of
@@ -76,7 +78,7 @@ func PutFile(path string, mode fs.FileMode, size int) []string {
 	return []string{Binary, Argument, "put", path, strconv.FormatUint(uint64(mode.Perm()), 8), strconv.Itoa(size)}
 }
 
-// Probe tells what the sandbox has: see Probed.
+// Probe tells what the sandbox has: see ProbeResult.
 func Probe() []string { return []string{Binary, Argument, "probe"} }
 
 // Environment tells with what environment programs are started in the sandbox: see ReadEnvironment.
@@ -108,7 +110,7 @@ func Main(env *system.Env, args []string) int {
 			return failure.ExitDone
 		}
 		if args[0] == "hold" && len(args) == 3 {
-			return runHold(env, args[1], args[2])
+			return runMainProcess(env, args[1], args[2])
 		}
 		if (args[0] == "init" || args[0] == "serve") && len(args) > 2 {
 			return initialise(env, args[1], args[2], args[3:], args[0] == "serve")

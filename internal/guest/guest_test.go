@@ -161,14 +161,14 @@ func TestAnswers(t *testing.T) {
 	if code := Main(env, Interrupt(dir)[2:]); code != 0 {
 		t.Fatal(out)
 	}
-	if err := Interrupted(out.Bytes()); !errors.Is(err, process.ErrGone) {
+	if err := ReadInterrupt(out.Bytes()); !errors.Is(err, process.ErrGone) {
 		t.Errorf("nothing to interrupt: %v", err)
 	}
 	out.Reset()
 	if code := Main(env, Fence(dir)[2:]); code != 0 {
 		t.Fatal(out)
 	}
-	if f, err := Fenced(out.Bytes()); err != nil || !f.Sure || f.At.IsZero() {
+	if f, err := ReadFence(out.Bytes()); err != nil || !f.Sure || f.At.IsZero() {
 		t.Errorf("%+v %v", f, err)
 	}
 	out.Reset()
@@ -181,14 +181,14 @@ func TestAnswers(t *testing.T) {
 	if code := Main(env, Fence(dir)[2:]); code != 0 {
 		t.Fatal(out)
 	}
-	if f, err := Fenced(out.Bytes()); err != nil || f.Sure || f.Why == "" {
+	if f, err := ReadFence(out.Bytes()); err != nil || f.Sure || f.Why == "" {
 		t.Errorf("%+v %v", f, err)
 	}
 	for _, none := range []string{"", "OCI runtime exec failed", "[]", `{"sure":`} {
-		if f, err := Fenced([]byte(none)); err == nil || f.Sure {
+		if f, err := ReadFence([]byte(none)); err == nil || f.Sure {
 			t.Errorf("%q: %+v", none, f)
 		}
-		if err := Interrupted([]byte(none)); err == nil || errors.Is(err, process.ErrGone) {
+		if err := ReadInterrupt([]byte(none)); err == nil || errors.Is(err, process.ErrGone) {
 			t.Errorf("%q: %v", none, err)
 		}
 	}

@@ -53,8 +53,8 @@ func serveStandby(env *system.Env, socket string) {
 // standbyStartLimit bounds what a sandbox waits for its first supervisor to stand by: it can be used without.
 const standbyStartLimit = 2 * time.Second
 
-// runHold is the main process of a sandbox. It starts nothing.
-func runHold(env *system.Env, ready, nonce string) int {
+// runMainProcess is the main process of a sandbox. It starts nothing.
+func runMainProcess(env *system.Env, ready, nonce string) int {
 	process.IgnoreSignals()
 	err := blockForever(ready, nonce)
 	_, _ = fmt.Fprintf(env.Err, "laufwerk %s hold: %v\n", Argument, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-// Probed is what a sandbox has.
-type Probed struct {
+// ProbeResult is what a sandbox has.
+type ProbeResult struct {
 	UID    int             `json:"uid"`
 	GID    int             `json:"gid"`
 	Kernel string          `json:"kernel"` // its release, "" where it does not say
@@ -32,7 +32,7 @@ type Tool struct {
 const VersionLimit = 20 * time.Second
 
 func runProbe(env *system.Env, _ []string) error {
-	p := Probed{UID: system.UID(), GID: system.GID(), Path: env.Var("PATH"), Tools: map[string]Tool{}}
+	p := ProbeResult{UID: system.UID(), GID: system.GID(), Path: env.Var("PATH"), Tools: map[string]Tool{}}
 	if b, err := files.Read("/proc/sys/kernel/osrelease"); err == nil {
 		p.Kernel = strings.TrimSpace(string(b))
 	}
@@ -62,4 +62,4 @@ func version(path string) (line string) {
 }
 
 // ReadProbe reads what Probe printed.
-func ReadProbe(stdout []byte) (Probed, error) { return readAnswer[Probed](stdout) }
+func ReadProbe(stdout []byte) (ProbeResult, error) { return readAnswer[ProbeResult](stdout) }

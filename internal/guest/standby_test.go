@@ -33,7 +33,7 @@ func (s served) Launch(ctx context.Context, dir string, spec supervise.Spec) err
 				return p, nil
 			}
 		}
-		return p, supervise.Refused(err)
+		return p, supervise.MarkRefused(err)
 	})
 }
 

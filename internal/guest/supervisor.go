@@ -37,8 +37,8 @@ func interrupt(env *system.Env, args []string) error {
 	return json.NewEncoder(env.Out).Encode(interruptAnswer{Gone: err != nil})
 }
 
-// Interrupted reads what Interrupt printed: nil, process.ErrGone where no supervisor lived, or that it is no answer.
-func Interrupted(stdout []byte) error {
+// ReadInterrupt reads what Interrupt printed: nil, process.ErrGone where no supervisor lived, or that it is no answer.
+func ReadInterrupt(stdout []byte) error {
 	a, err := readAnswer[interruptAnswer](stdout)
 	if err == nil && a.Gone {
 		return process.ErrGone
@@ -53,8 +53,10 @@ func runFence(env *system.Env, args []string) error {
 	return json.NewEncoder(env.Out).Encode(launcher(env).Fence(context.Background(), args[0]))
 }
 
-// Fenced reads what Fence printed.
-func Fenced(stdout []byte) (supervise.Fenced, error) { return readAnswer[supervise.Fenced](stdout) }
+// ReadFence reads what Fence printed.
+func ReadFence(stdout []byte) (supervise.FenceResult, error) {
+	return readAnswer[supervise.FenceResult](stdout)
+}
 
 // readAnswer takes an answer, which is one line of JSON.
 func readAnswer[T any](stdout []byte) (out T, err error) {

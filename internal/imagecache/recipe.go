@@ -68,7 +68,7 @@ type Program struct {
 // NewProgram is what is installed of an agent program that has a recipe.
 func NewProgram(p agent.Program) Program {
 	r := p.Recipe()
-	out := Program{Name: p.Name(), Title: p.Title(), Version: r.Version, Install: agent.PNPMInstall(), Says: r.Says(), Binary: r.Binary, HomeVariable: r.HomeVariable}
+	out := Program{Name: p.Name(), Title: p.Title(), Version: r.Version, Install: agent.PNPMInstall(), Says: r.ExpectedVersion(), Binary: r.Binary, HomeVariable: r.HomeVariable}
 	for _, f := range r.PNPMFiles() {
 		out.Files = append(out.Files, File{Path: f.Name, Mode: 0o644, Data: f.Content})
 	}

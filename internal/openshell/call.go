@@ -161,7 +161,7 @@ func (g *Gateway) explain(c *call, err error, kind failure.Kind, format string, 
 
 func (g *Gateway) cause(c *call, err error) error {
 	if !c.sent.Load() && status.Code(err) == codes.Unavailable {
-		g.unreached()
+		g.markUnreachable()
 	}
 	switch code := status.Code(err); {
 	case c.answered.Load():

@@ -45,7 +45,7 @@ func TestVersionGate(t *testing.T) {
 		"0.1.0": "refused", "0.1.0-rc.1": "refused", "0.2.3": "refused", "1.0.0": "refused", "": "refused", "next": "refused", "0.0": "refused", "0.0.116.1": "refused", "0.0.x": "refused",
 	} {
 		t.Run(version, func(t *testing.T) {
-			warning, err := gate(version, Registration{Alias: "lab"})
+			warning, err := checkQualified(version, Registration{Alias: "lab"})
 			got := ""
 			switch f := failure.As(err); {
 			case f != nil && f.Kind == failure.NotReady && strings.Contains(f.Message, version) && f.Hint != "":

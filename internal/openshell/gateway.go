@@ -56,15 +56,15 @@ func Connect(ctx context.Context, r Registration) (*Gateway, error) {
 
 func connect(ctx context.Context, r Registration, l callLimits) (*Gateway, error) {
 	g := &Gateway{registration: r, limits: l}
-	if err := g.meet(ctx); err != nil {
+	if err := g.readFacts(ctx); err != nil {
 		g.Close()
 		return nil, err
 	}
 	return g, nil
 }
 
-func (g *Gateway) meet(ctx context.Context) error {
-	if err := g.greet(ctx); err != nil {
+func (g *Gateway) readFacts(ctx context.Context) error {
+	if err := g.readVersion(ctx); err != nil {
 		return err
 	}
 	c, cancel := beginCall(ctx, g.limits.info)
@@ -89,8 +89,8 @@ func (g *Gateway) meet(ctx context.Context) error {
 	return nil
 }
 
-// greet asks for the version, which every gateway says to everybody.
-func (g *Gateway) greet(ctx context.Context) error {
+// readVersion asks for the version, which every gateway says to everybody.
+func (g *Gateway) readVersion(ctx context.Context) error {
 	c, cancel := beginCall(ctx, g.limits.ping)
 	defer cancel()
 	health, err := g.client().Health(c.ctx, &wire.HealthRequest{})
@@ -98,12 +98,12 @@ func (g *Gateway) greet(ctx context.Context) error {
 		return g.noGateway(c, err)
 	}
 	g.facts.Version = health.GetVersion()
-	g.facts.Warning, err = gate(health.GetVersion(), g.registration)
+	g.facts.Warning, err = checkQualified(health.GetVersion(), g.registration)
 	return err
 }
 
-// gate says what is not qualified about a version, or why it cannot be spoken to. An archive's build says 0.0.0.
-func gate(version string, r Registration) (warning string, err error) {
+// checkQualified says what is not qualified about a version, or why it cannot be spoken to. An archive's build says 0.0.0.
+func checkQualified(version string, r Registration) (warning string, err error) {
 	core, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), "+")
 	core, _, _ = strings.Cut(core, "-")
 	parts := strings.Split(core, ".")
@@ -164,8 +164,8 @@ func (g *Gateway) client() wire.OpenShellClient {
 	return wire.NewOpenShellClient(g.conn)
 }
 
-// unreached notes that a call got no connection.
-func (g *Gateway) unreached() {
+// markUnreachable notes that a call got no connection.
+func (g *Gateway) markUnreachable() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.failed = true

@@ -21,7 +21,7 @@ func (g *Gateway) Provider(ctx context.Context, name string) (*wire.Provider, re
 	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()
 	answer, err := g.client().GetProvider(c.ctx, &wire.GetProviderRequest{Name: name, Workspace: Workspace})
-	if c.absent(err, "provider not found") {
+	if c.isAbsent(err, "provider not found") {
 		return nil, resource.Absent, nil
 	}
 	if err == nil && answer.GetProvider() == nil {
@@ -38,7 +38,7 @@ func (g *Gateway) Profile(ctx context.Context, id string) (*wire.ProviderProfile
 	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()
 	answer, err := g.client().GetProviderProfile(c.ctx, &wire.GetProviderProfileRequest{Id: id, Workspace: Workspace})
-	if c.absent(err, "provider profile not found") {
+	if c.isAbsent(err, "provider profile not found") {
 		return nil, resource.Absent, nil
 	}
 	if err == nil && answer.GetProfile() == nil {

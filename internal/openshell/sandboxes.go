@@ -43,7 +43,7 @@ func (g *Gateway) Get(ctx context.Context, name string) (*wire.Sandbox, resource
 	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()
 	answer, err := g.client().GetSandbox(c.ctx, &wire.GetSandboxRequest{Name: name, Workspace: Workspace})
-	if c.absent(err, "sandbox not found") {
+	if c.isAbsent(err, "sandbox not found") {
 		return nil, resource.Absent, nil
 	}
 	if err != nil {
@@ -55,8 +55,8 @@ func (g *Gateway) Get(ctx context.Context, name string) (*wire.Sandbox, resource
 	return answer.GetSandbox(), resource.Present, nil
 }
 
-// absent says whether the gateway answered that it has no such thing. The same code is that of a workspace which is not there.
-func (c *call) absent(err error, words string) bool {
+// isAbsent says whether the gateway answered that it has no such thing. The same code is that of a workspace which is not there.
+func (c *call) isAbsent(err error, words string) bool {
 	return c.answered.Load() && c.hasAnswer(err, codes.NotFound, words) && strings.EqualFold(strings.TrimSpace(statusText(err)), words)
 }
 
@@ -69,19 +69,19 @@ const (
 // sandboxes, it begins again.
 func (g *Gateway) List(ctx context.Context, labels map[string]string) ([]*wire.Sandbox, error) {
 	for range maxPasses {
-		found, whole, err := g.pass(ctx, labels)
+		found, whole, err := g.listPages(ctx, labels)
 		if err != nil {
 			return nil, err
 		}
 		if whole {
-			return slices.DeleteFunc(found, func(s *wire.Sandbox) bool { return !carries(s, labels) }), nil
+			return slices.DeleteFunc(found, func(s *wire.Sandbox) bool { return !hasLabels(s, labels) }), nil
 		}
 	}
 	return nil, failure.New(failure.NotReady, "list the sandboxes of laufwerk: they change faster than %s lists them", g)
 }
 
-// pass goes through the pages once.
-func (g *Gateway) pass(ctx context.Context, labels map[string]string) (found []*wire.Sandbox, whole bool, err error) {
+// listPages goes through the pages once.
+func (g *Gateway) listPages(ctx context.Context, labels map[string]string) (found []*wire.Sandbox, whole bool, err error) {
 	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()
 	for {
@@ -115,7 +115,7 @@ func selector(labels map[string]string) string {
 	return strings.Join(pairs, ",")
 }
 
-func carries(s *wire.Sandbox, labels map[string]string) bool {
+func hasLabels(s *wire.Sandbox, labels map[string]string) bool {
 	has := s.GetMetadata().GetLabels()
 	for name, value := range labels {
 		if v, ok := has[name]; !ok || v != value {
@@ -133,7 +133,7 @@ func (g *Gateway) Delete(ctx context.Context, name string) (resource.Outcome, er
 	crash.Point("openshell/before-delete")
 	_, err := g.client().DeleteSandbox(c.ctx, &wire.DeleteSandboxRequest{Name: name, Workspace: Workspace})
 	crash.Point("openshell/after-delete")
-	if c.absent(err, "sandbox not found") {
+	if c.isAbsent(err, "sandbox not found") {
 		return resource.Done, nil
 	}
 	return g.endEffect(c, err, "delete the sandbox %s", name)

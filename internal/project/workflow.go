@@ -112,7 +112,7 @@ func describe(ctx context.Context, runner *script.Runner, root, wanted, target s
 
 // Drift says what has become of a workflow since a run was pinned to this code of it, "" where the next run would have the same.
 func Drift(ctx context.Context, runner *script.Runner, root, workflow, code string) string {
-	now, known := runner.Remembered(root, fileOf(workflow))
+	now, known := runner.RecallBundle(root, fileOf(workflow))
 	if !known {
 		w, err := Describe(ctx, runner, root, workflow)
 		switch {

@@ -116,7 +116,7 @@ type Sandbox interface {
 	// WriteFile puts a file of at most MaxFile bytes into the workspace, whole or not at all, with the directories above it.
 	WriteFile(ctx context.Context, path string, data []byte) error
 	// Fence ends everything that any operation of this session may still be running.
-	Fence(ctx context.Context) supervise.Fenced
+	Fence(ctx context.Context) supervise.FenceResult
 }
 
 // Program is a prepared agent program, as it is seen inside a sandbox.

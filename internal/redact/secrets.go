@@ -157,8 +157,8 @@ func replaceLiteral(r *strings.Replacer, quoted []byte) ([]byte, bool) {
 
 // Stream takes text in pieces that may be split anywhere, also within a secret.
 type Stream struct {
-	s    *Secrets
-	held string
+	s       *Secrets
+	pending string
 }
 
 // Stream begins one.
@@ -166,19 +166,19 @@ func (s *Secrets) Stream() *Stream { return &Stream{s: s} }
 
 // Feed is what can be told by now. What may be the beginning of a secret is held back.
 func (t *Stream) Feed(text string) string {
-	text = t.s.String(t.held + text)
+	text = t.s.String(t.pending + text)
 	n := t.s.beginning(text)
-	t.held = text[len(text)-n:]
+	t.pending = text[len(text)-n:]
 	return text[:len(text)-n]
 }
 
 // Pending is how many bytes are held back.
-func (t *Stream) Pending() int { return len(t.held) }
+func (t *Stream) Pending() int { return len(t.pending) }
 
 // Rest is what is held back, once no more text comes.
 func (t *Stream) Rest() string {
-	rest := t.held
-	t.held = ""
+	rest := t.pending
+	t.pending = ""
 	return rest
 }
 

@@ -66,7 +66,7 @@ const deliverTimeout = 5 * time.Second
 // DeliverAnswer sees to it that an answer that was left does not lie there: it resumes the run, unless another worker takes the
 // answer. That worker may be about to leave, so the lease that it still holds proves nothing. False says that it is the
 // other worker's.
-func (s *Service) DeliverAnswer(ctx context.Context, id, key string) (Started, bool, error) {
+func (s *Service) DeliverAnswer(ctx context.Context, id, key string) (StartedRun, bool, error) {
 	for tries := deliverTimeout / deliverPoll; ; tries-- {
 		st, err := s.Resume(ctx, id)
 		if err == nil {
@@ -105,7 +105,7 @@ func (s *Service) hasPendingAnswer(id, key string) (bool, error) {
 }
 
 // Questions are the open ones of a run, as its journal knows them.
-func (s *Service) Questions(id string) ([]workflow.Waiting, error) {
+func (s *Service) Questions(id string) ([]workflow.Question, error) {
 	records, err := s.Journal(id).Read()
 	if err != nil {
 		return nil, err
@@ -113,10 +113,10 @@ func (s *Service) Questions(id string) ([]workflow.Waiting, error) {
 	return workflow.OpenQuestions(records), nil
 }
 
-func (s *Service) findQuestion(run, key string) (workflow.Waiting, error) {
+func (s *Service) findQuestion(run, key string) (workflow.Question, error) {
 	records, err := s.Journal(run).Read()
 	if err != nil {
-		return workflow.Waiting{}, err
+		return workflow.Question{}, err
 	}
 	var open []string
 	for _, q := range workflow.OpenQuestions(records) {
@@ -127,16 +127,16 @@ func (s *Service) findQuestion(run, key string) (workflow.Waiting, error) {
 	}
 	for _, r := range records {
 		if r.Type == journal.Completed && r.Op == workflow.QuestionID(key) {
-			return workflow.Waiting{}, failure.New(failure.RunState, "the question %q of run %s was answered already", key, run).WithHint("laufwerk runs show %s", run)
+			return workflow.Question{}, failure.New(failure.RunState, "the question %q of run %s was answered already", key, run).WithHint("laufwerk runs show %s", run)
 		}
 	}
 	if len(open) > 0 {
-		return workflow.Waiting{}, failure.New(failure.NotFound, "run %s does not ask %q", run, key).WithHint("%s", strings.Join(open, "\n"))
+		return workflow.Question{}, failure.New(failure.NotFound, "run %s does not ask %q", run, key).WithHint("%s", strings.Join(open, "\n"))
 	}
-	return workflow.Waiting{}, failure.New(failure.NotFound, "run %s does not ask %q, and nothing else at the moment", run, key).WithHint("laufwerk runs show %s", run)
+	return workflow.Question{}, failure.New(failure.NotFound, "run %s does not ask %q, and nothing else at the moment", run, key).WithHint("laufwerk runs show %s", run)
 }
 
-func parseAnswer(q workflow.Waiting, typed string) (json.RawMessage, error) {
+func parseAnswer(q workflow.Question, typed string) (json.RawMessage, error) {
 	if q.Type == workflow.Confirm {
 		switch strings.ToLower(strings.TrimSpace(typed)) {
 		case "yes", "y", "true":

@@ -31,8 +31,8 @@ func TestCancellingARunThatNobodyWorksOn(t *testing.T) {
 	if _, err := w.s.Answer(t.Context(), runs.Answer{Run: id, Key: "q", Value: "yes"}); err != nil {
 		t.Fatal(err)
 	}
-	hold := claims.HoldRequest{Key: "source/1:2", Mode: claims.Exclusive, Holder: workflow.WriteBackHolder(id, "workspace.writeBack"), Run: id}
-	if err := w.s.Driver.TakeHold(t.Context(), hold); err != nil {
+	hold := claims.LockRequest{Key: "source/1:2", Mode: claims.Exclusive, Holder: workflow.WriteBackLockHolder(id, "workspace.writeBack"), Run: id}
+	if err := w.s.Driver.TakeLock(t.Context(), hold); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -51,8 +51,8 @@ func TestCancellingARunThatNobodyWorksOn(t *testing.T) {
 	if ms, _ := w.s.Journal(id).Messages(); len(ms) != 0 {
 		t.Errorf("%d messages are left", len(ms))
 	}
-	if holds, _ := w.s.Driver.ListHolds(t.Context(), ""); len(holds) != 0 {
-		t.Errorf("the source is held: %+v", holds)
+	if locks, _ := w.s.Driver.ListLocks(t.Context(), ""); len(locks) != 0 {
+		t.Errorf("the source is held: %+v", locks)
 	}
 	_, err := w.s.Resume(t.Context(), id)
 	wantKind(t, err, failure.RunState, "cancelled")
@@ -74,7 +74,7 @@ func TestALiveWorkerCancelsItsRun(t *testing.T) {
 	began := make(chan struct{}, 10)
 	done := make(chan runs.Result, 1)
 	go func() {
-		res, err := w.s.Work(context.Background(), st, runs.Hooks{Event: func(ev journal.Event) {
+		res, err := w.s.RunWorker(context.Background(), st, runs.Hooks{Event: func(ev journal.Event) {
 			if ev.Op == "clock.sleep:long" {
 				began <- struct{}{}
 			}
@@ -211,16 +211,16 @@ func TestSweepFolders(t *testing.T) {
 }
 
 // What claims that are not over hold stays theirs.
-func TestDropHolds(t *testing.T) {
+func TestDropLocks(t *testing.T) {
 	w := newServiceFixture(t)
 	r := w.dead(w.request(nothing))
 	w.claim(claims.Claim{ID: "clives", Run: r.ID, State: claims.Deleting})
 	w.claim(claims.Claim{ID: "cdead", Run: r.ID, State: claims.Released})
-	for _, h := range []claims.HoldRequest{
+	for _, h := range []claims.LockRequest{
 		{Key: "source/1:1", Holder: "clives", Run: r.ID}, {Key: "source/2:2", Holder: "cdead", Run: r.ID}, {Key: "source/3:3", Holder: r.ID, Run: r.ID}, {Key: "source/4:4", Holder: "other", Run: "other"},
 	} {
 		h.Mode = claims.Exclusive
-		if err := w.s.Driver.TakeHold(t.Context(), h); err != nil {
+		if err := w.s.Driver.TakeLock(t.Context(), h); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -228,15 +228,15 @@ func TestDropHolds(t *testing.T) {
 		dry  bool
 		left string
 	}{{true, "source/1:1 source/2:2 source/3:3 source/4:4"}, {false, "source/1:1 source/4:4"}} {
-		if err := w.s.DropHolds(t.Context(), r.ID, c.dry); err != nil {
+		if err := w.s.DropLocks(t.Context(), r.ID, c.dry); err != nil {
 			t.Fatal(err)
 		}
-		holds, err := w.s.Driver.ListHolds(t.Context(), "")
+		locks, err := w.s.Driver.ListLocks(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		var left []string
-		for _, h := range holds {
+		for _, h := range locks {
 			left = append(left, h.Key)
 		}
 		if strings.Join(left, " ") != c.left {
@@ -254,7 +254,7 @@ func TestSettlingThatFailsIsMadeUpFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.s.Work(t.Context(), st, runs.Hooks{})
+	_, err = w.s.RunWorker(t.Context(), st, runs.Hooks{})
 	wantKind(t, err, failure.LockBusy)
 	gate.Release()
 	w.s.Store.SetWait(store.DefaultWait) // whoever gave up gives the lock back when it gets it

@@ -72,7 +72,7 @@ func (s *Service) forgetProjects(ctx context.Context, pruned string) error {
 			roots = append(roots, r.Root)
 		}
 	}
-	return failure.Wrap(script.ForgetOthers(s.Home.BundlesDir(), roots), failure.Retained, "remove the remembered bundles of run %s", pruned)
+	return failure.Wrap(script.ForgetOtherBundles(s.Home.BundlesDir(), roots), failure.Retained, "remove the remembered bundles of run %s", pruned)
 }
 
 // removeFolder removes a run's folder. An agent may have written in it, and what a claim was abandoned for may be there still:

@@ -74,8 +74,8 @@ func (s *Service) RequireNotHalfApplied(id string) error {
 	return err
 }
 
-// DropHolds frees what a run that is over still holds itself. What its claims hold ends with them.
-func (s *Service) DropHolds(ctx context.Context, run string, dry bool) error {
+// DropLocks frees what a run that is over still holds itself. What its claims hold ends with them.
+func (s *Service) DropLocks(ctx context.Context, run string, dry bool) error {
 	if dry {
 		return nil
 	}
@@ -84,16 +84,16 @@ func (s *Service) DropHolds(ctx context.Context, run string, dry bool) error {
 		if err != nil {
 			return err
 		}
-		holds, err := claims.ListHoldsTx(tx, "")
+		locks, err := claims.ListLocksTx(tx, "")
 		if err != nil {
 			return err
 		}
-		for _, h := range holds {
+		for _, h := range locks {
 			for _, o := range h.Holders {
 				if o.Run != run || slices.ContainsFunc(left, func(c claims.Claim) bool { return c.ID == o.ID && c.State != claims.Residue }) {
 					continue
 				}
-				if err := s.Driver.DropHoldsTx(tx, o.ID); err != nil {
+				if err := s.Driver.DropLocksTx(tx, o.ID); err != nil {
 					return err
 				}
 			}

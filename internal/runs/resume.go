@@ -12,10 +12,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// Resumable are the runs that a reboot or a timer would take up: those that nobody works on and that can go on. With due
+// ListResumable are the runs that a reboot or a timer would take up: those that nobody works on and that can go on. With due
 // only those whose durable sleep has ended and that wait for nothing else. Runs that wait for a person are among them once an
 // answer was left; runs with a half-applied write-back always.
-func (s *Service) Resumable(ctx context.Context, due bool) ([]Run, error) {
+func (s *Service) ListResumable(ctx context.Context, due bool) ([]Run, error) {
 	list, err := s.List(ctx, "")
 	if err != nil {
 		return nil, err
@@ -97,8 +97,8 @@ func (s *Service) countOpen(records []journal.Record) (ended, others int) {
 	return ended, others
 }
 
-// Standing is how a run stands, as the worker that left it would have said.
-func (s *Service) Standing(r Run) (Result, error) {
+// CurrentResult is how a run stands, as the worker that left it would have said.
+func (s *Service) CurrentResult(r Run) (Result, error) {
 	res := Result{Run: r}
 	switch {
 	case r.State == Waiting:
@@ -120,15 +120,15 @@ func (s *Service) Standing(r Run) (Result, error) {
 }
 
 // Resume takes up a run where it was left. The lease is taken first, so two never work on one run.
-func (s *Service) Resume(ctx context.Context, id string) (Started, error) {
+func (s *Service) Resume(ctx context.Context, id string) (StartedRun, error) {
 	r, l, err := s.acquireRun(ctx, id)
 	if err != nil {
-		return Started{}, err
+		return StartedRun{}, err
 	}
-	st := Started{Run: r, Lease: l}
+	st := StartedRun{Run: r, Lease: l}
 	if st.Targets, st.Drift, err = s.resumable(ctx, r); err != nil {
 		l.Release()
-		return Started{}, err
+		return StartedRun{}, err
 	}
 	return st, nil
 }

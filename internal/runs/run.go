@@ -51,7 +51,7 @@ type Run struct {
 	CreatedAt time.Time            `json:"createdAt"`
 	UpdatedAt time.Time            `json:"updatedAt"`
 	EndedAt   time.Time            `json:"endedAt,omitzero"`
-	Waiting   []workflow.Waiting   `json:"waiting,omitempty"`
+	Waiting   []workflow.Question  `json:"waiting,omitempty"`
 }
 
 // Terminal says whether the run is over.

@@ -125,7 +125,7 @@ export const workflow = defineWorkflow<any, any>({ name: "w", *run(input) {
 	return runs.Request{Project: p, Workflow: wf}
 }
 
-func (w *serviceFixture) start(q runs.Request) runs.Started {
+func (w *serviceFixture) start(q runs.Request) runs.StartedRun {
 	w.t.Helper()
 	st, err := w.s.Start(w.t.Context(), q)
 	if err != nil {
@@ -136,9 +136,9 @@ func (w *serviceFixture) start(q runs.Request) runs.Started {
 }
 
 // work brings a run as far as it goes and checks its state.
-func (w *serviceFixture) work(st runs.Started, want string) runs.Result {
+func (w *serviceFixture) work(st runs.StartedRun, want string) runs.Result {
 	w.t.Helper()
-	res, err := w.s.Work(w.t.Context(), st, runs.Hooks{})
+	res, err := w.s.RunWorker(w.t.Context(), st, runs.Hooks{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -38,8 +38,8 @@ func (q Request) input() json.RawMessage {
 	return q.Input
 }
 
-// Started is a run with its lease: the caller works on it, or releases the lease.
-type Started struct {
+// StartedRun is a run with its lease: the caller works on it, or releases the lease.
+type StartedRun struct {
 	Run     Run
 	Targets []targets.Definition // as the config defines them now, with the values that the record does not hold
 	Lease   *lock.Lock
@@ -47,21 +47,21 @@ type Started struct {
 }
 
 // Start makes a run. It exists whole or not at all: its folder is complete before the store names it.
-func (s *Service) Start(ctx context.Context, q Request) (Started, error) {
+func (s *Service) Start(ctx context.Context, q Request) (StartedRun, error) {
 	input := q.input()
 	if err := checkInput(q.Workflow, input); err != nil {
-		return Started{}, err
+		return StartedRun{}, err
 	}
 	if _, err := checkOutput(nil, q.Workflow.Bundle.Output); err != nil {
-		return Started{}, err
+		return StartedRun{}, err
 	}
 	targets, err := withoutValues(q.Project.Targets)
 	if err != nil {
-		return Started{}, err
+		return StartedRun{}, err
 	}
 	id, err := newID(s.now())
 	if err != nil {
-		return Started{}, err
+		return StartedRun{}, err
 	}
 	r := Run{
 		ID: id, Project: q.Project.ID, Scope: q.Project.Scope, Root: q.Project.Root, Workflow: q.Workflow.Name,
@@ -69,13 +69,13 @@ func (s *Service) Start(ctx context.Context, q Request) (Started, error) {
 	}
 	l, err := s.Lease(ctx, id)
 	if err != nil {
-		return Started{}, err
+		return StartedRun{}, err
 	}
 	if err := s.create(ctx, r, q, input); err != nil {
 		l.Release()
-		return Started{}, err
+		return StartedRun{}, err
 	}
-	return Started{Run: r, Targets: q.Project.Targets, Lease: l}, nil
+	return StartedRun{Run: r, Targets: q.Project.Targets, Lease: l}, nil
 }
 
 // withoutValues are definitions without the literal values of variables.

@@ -40,11 +40,11 @@ type Result struct {
 	Resumed bool
 }
 
-// Work executes a run until it ends, waits for a person or is stopped: cancel ctx with session.ErrInterrupted or
+// RunWorker executes a run until it ends, waits for a person or is stopped: cancel ctx with session.ErrInterrupted or
 // session.ErrDetached as the cause. The lease is released at the end.
-func (s *Service) Work(ctx context.Context, st Started, h Hooks) (Result, error) {
+func (s *Service) RunWorker(ctx context.Context, st StartedRun, h Hooks) (Result, error) {
 	for {
-		res, err := s.work(ctx, st, h)
+		res, err := s.runLeased(ctx, st, h)
 		res.Err = fillRunID(res.Err, st.Run.ID)
 		if err != nil || !s.hasAwaitedMessage(res.Run) {
 			return res, fillRunID(err, st.Run.ID)
@@ -67,7 +67,7 @@ func (s *Service) hasAwaitedMessage(r Run) bool {
 	}
 	ms, err := s.Journal(r.ID).Messages()
 	return err == nil && slices.ContainsFunc(ms, func(m journal.Message) bool {
-		return m.Kind == journal.Cancel || slices.ContainsFunc(r.Waiting, func(q workflow.Waiting) bool { return q.Key == m.Key })
+		return m.Kind == journal.Cancel || slices.ContainsFunc(r.Waiting, func(q workflow.Question) bool { return q.Key == m.Key })
 	})
 }
 
@@ -85,7 +85,7 @@ func fillRunID(err error, run string) error {
 	return &out
 }
 
-func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error) {
+func (s *Service) runLeased(ctx context.Context, st StartedRun, h Hooks) (Result, error) {
 	defer st.Lease.Release()
 	r := st.Run
 	if r.State != Running || r.Reason != "" || len(r.Waiting) > 0 {
@@ -123,7 +123,7 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 	if st.Drift != "" {
 		tell(journal.Event{At: s.now(), Kind: "notice", Text: st.Drift + "; the run goes on with the code that it started with"})
 	}
-	out, err := s.execute(ctx, worker{Started: st, journal: j, log: w, records: records, events: tell, hooks: h})
+	out, err := s.execute(ctx, worker{StartedRun: st, journal: j, log: w, records: records, events: tell, hooks: h})
 	if err != nil {
 		reason := err.Error()
 		r.State, r.Reason, r.Code = Running, reason, string(failure.KindOf(err))
@@ -143,7 +143,7 @@ func (s *Service) work(ctx context.Context, st Started, h Hooks) (Result, error)
 
 // worker is what this process has of the run that it works on.
 type worker struct {
-	Started
+	StartedRun
 	journal *journal.Journal
 	log     *journal.Writer
 	records []journal.Record // that were in the journal when it was opened
@@ -169,7 +169,7 @@ func (s *Service) execute(ctx context.Context, w worker) (workflow.Outcome, erro
 	}
 	defer child.Close()
 
-	config := s.operations(w.Started, w.journal, w.hooks)
+	config := s.operations(w.StartedRun, w.journal, w.hooks)
 	config.Secrets = redact.NewSecrets()
 	ops := workflow.NewOperations(config)
 	changed, stop := s.watch(w.journal)
@@ -188,7 +188,7 @@ func (s *Service) execute(ctx context.Context, w worker) (workflow.Outcome, erro
 	return e.Run(ctx)
 }
 
-func (s *Service) operations(st Started, j *journal.Journal, h Hooks) workflow.OperationsConfig {
+func (s *Service) operations(st StartedRun, j *journal.Journal, h Hooks) workflow.OperationsConfig {
 	targets := map[string]targets.Definition{}
 	r := st.Run
 	for _, d := range st.Targets {
@@ -324,7 +324,7 @@ func (s *Service) recordOutcome(ctx context.Context, r Run, out workflow.Outcome
 		if out.Err != nil {
 			r.Reason, r.Code = out.Err.Error(), string(failure.KindOf(out.Err))
 		}
-		if err := s.releaseHolds(ctx, r.ID); err != nil && out.Ending == nil {
+		if err := s.releaseLocks(ctx, r.ID); err != nil && out.Ending == nil {
 			out.Ending = err
 		}
 		kept, err := s.releaseWorkspaces(ctx, r)
@@ -359,9 +359,9 @@ func withCondition(err error, c failure.Condition) error {
 	return out
 }
 
-// releaseHolds gives up the source that a write-back of a run that is over holds still, since its worker was killed in it and
+// releaseLocks gives up the source that a write-back of a run that is over holds still, since its worker was killed in it and
 // the next one had no need of it. One that is half applied keeps it.
-func (s *Service) releaseHolds(ctx context.Context, run string) error {
+func (s *Service) releaseLocks(ctx context.Context, run string) error {
 	half, err := s.HalfApplied(run)
 	if err != nil || half != "" {
 		return err
@@ -392,7 +392,7 @@ func waitingError(r Run) error {
 }
 
 // AnswerCommand is what to type to answer a question. Keys and values may come from an agent: each is one word of the shell.
-func AnswerCommand(run string, q workflow.Waiting) string {
+func AnswerCommand(run string, q workflow.Question) string {
 	cmd := "laufwerk answer " + run + " " + failure.Quote(q.Key)
 	switch {
 	case q.Type == workflow.Confirm:

@@ -147,14 +147,14 @@ func (s *Service) endWriteBack(ctx context.Context, r Run, abort, noExchange boo
 
 // releaseSource gives up what a run's write-back holds: the one whose plan is in the folder, or all of them with "".
 func (s *Service) releaseSource(ctx context.Context, run, folder string) error {
-	holds, err := s.Driver.ListHolds(ctx, "source/")
+	locks, err := s.Driver.ListLocks(ctx, "source/")
 	if err != nil {
 		return err
 	}
-	for _, h := range holds {
+	for _, h := range locks {
 		for _, o := range h.Holders {
-			if workflow.IsWriteBackHolder(o.ID, run, folder) {
-				if err := s.Driver.DropHolds(context.WithoutCancel(ctx), o.ID); err != nil {
+			if workflow.IsWriteBackLockHolder(o.ID, run, folder) {
+				if err := s.Driver.DropLocks(context.WithoutCancel(ctx), o.ID); err != nil {
 					return err
 				}
 			}

@@ -68,9 +68,9 @@ func projectPrefix(root string) string {
 	return sha256hex.Of(root)[:16] + "-"
 }
 
-// ForgetOthers removes what is remembered in dir of projects other than those at roots. Who bundles at the same time loses nothing
+// ForgetOtherBundles removes what is remembered in dir of projects other than those at roots. Who bundles at the same time loses nothing
 // but the memory of it.
-func ForgetOthers(dir string, roots []string) error {
+func ForgetOtherBundles(dir string, roots []string) error {
 	names, err := files.Names(dir)
 	if err != nil {
 		return err
@@ -114,8 +114,8 @@ func (m bundleMemory) recall(from *fileServer) *protocol.Bundle {
 	return &known.Bundle
 }
 
-// Remembered is what a module would be bundled to now, without the SDK; false where that is not known without bundling it.
-func (r *Runner) Remembered(root, entry string) (protocol.Bundle, bool) {
+// RecallBundle is what a module would be bundled to now, without the SDK; false where that is not known without bundling it.
+func (r *Runner) RecallBundle(root, entry string) (protocol.Bundle, bool) {
 	fs, err := projectfs.Open(root)
 	if err != nil {
 		return protocol.Bundle{}, false

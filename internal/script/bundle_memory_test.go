@@ -202,7 +202,7 @@ func TestOnlyOnesOwnBundlesAreRemembered(t *testing.T) {
 func TestProjectsAreForgotten(t *testing.T) {
 	r := testRunner(t)
 	r.Bundles = filepath.Join(t.TempDir(), "bundles")
-	if err := ForgetOthers(r.Bundles, nil); err != nil {
+	if err := ForgetOtherBundles(r.Bundles, nil); err != nil {
 		t.Errorf("of nothing: %v", err)
 	}
 	files := map[string]string{entry: `export default 1;`}
@@ -212,7 +212,7 @@ func TestProjectsAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := ForgetOthers(r.Bundles, []string{kept, kept}); err != nil {
+	if err := ForgetOtherBundles(r.Bundles, []string{kept, kept}); err != nil {
 		t.Fatal(err)
 	}
 	names, err := os.ReadDir(r.Bundles)

@@ -35,7 +35,7 @@ func (c *Child) Step(ctx context.Context, answer *protocol.Message) ([]protocol.
 	if err != nil {
 		c.over = true
 		c.Close()
-		return nil, c.why(ctx, err)
+		return nil, c.explain(ctx, err)
 	}
 	c.over = out[len(out)-1].Type != protocol.TypeIdle
 	return out, nil
@@ -99,7 +99,7 @@ func checkMessage(m *protocol.Message) error {
 	return nil
 }
 
-func (c *Child) why(ctx context.Context, err error) error {
+func (c *Child) explain(ctx context.Context, err error) error {
 	var ended *endedError
 	switch {
 	case ctx.Err() != nil:

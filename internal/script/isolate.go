@@ -22,18 +22,18 @@ var prelude string
 
 // isolate is one engine with a loaded bundle. Only strings, numbers and booleans cross its boundary.
 type isolate struct {
-	vm       *quickjs.VM
-	limits   Limits
-	watch    *system.Watch
-	frames   *sourceMap
-	rules    Validator
-	out      []*protocol.Message
-	log      func(*protocol.Message)
-	ask      func(protocol.HostCall) protocol.HostCall
-	loadErr  string
-	attached bool
-	answer   quickjs.Value     // __laufwerk.deliver
-	places   map[string]string // where stacks begin in the project's files: a loop asks from the same place again and again
+	vm        *quickjs.VM
+	limits    Limits
+	watch     *system.Watch
+	frames    *sourceMap
+	rules     Validator
+	out       []*protocol.Message
+	log       func(*protocol.Message)
+	ask       func(protocol.HostCall) protocol.HostCall
+	loadErr   string
+	attached  bool
+	answer    quickjs.Value     // __laufwerk.deliver
+	positions map[string]string // where stacks begin in the project's files: a loop asks from the same place again and again
 }
 
 // maxPositions bounds the places that are remembered.
@@ -242,15 +242,15 @@ func (i *isolate) post(args []any) (any, error) {
 
 // sourcePosition is the first place of a stack that lies in the project's files, "" where there is none.
 func (i *isolate) sourcePosition(stack string) string {
-	at, known := i.places[stack]
+	at, known := i.positions[stack]
 	if !known {
 		if fs := i.frames.frames(stack); len(fs) > 0 {
 			at, _, _ = strings.Cut(fs[0], " in ")
 		}
-		if len(i.places) >= maxPositions || i.places == nil {
-			i.places = map[string]string{}
+		if len(i.positions) >= maxPositions || i.positions == nil {
+			i.positions = map[string]string{}
 		}
-		i.places[stack] = at
+		i.positions[stack] = at
 	}
 	return at
 }

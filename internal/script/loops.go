@@ -60,27 +60,27 @@ type token struct {
 	match    int // of a bracket, or of the ends of a template with expressions in it: the index of its other half
 }
 
-// scanned is a program as tokens, without white space and comments.
-type scanned struct {
+// scannedCode is a program as tokens, without white space and comments.
+type scannedCode struct {
 	code   string
 	tokens []token
 }
 
-func (s *scanned) text(i int) string {
+func (s *scannedCode) text(i int) string {
 	if i < 0 || i >= len(s.tokens) {
 		return ""
 	}
 	return s.code[s.tokens[i].from:s.tokens[i].to]
 }
 
-func (s *scanned) isWord(i int) bool { return js.IsIdentifierName(s.tokens[i].kind) }
+func (s *scannedCode) isWord(i int) bool { return js.IsIdentifierName(s.tokens[i].kind) }
 
 // isProperty says that token i is the name after a dot.
-func (s *scanned) isProperty(i int) bool { return s.text(i-1) == "." || s.text(i-1) == "?." }
+func (s *scannedCode) isProperty(i int) bool { return s.text(i-1) == "." || s.text(i-1) == "?." }
 
 // scan splits a program into tokens; nil where it has something that is no token, or its brackets do not match.
-func scan(code string) *scanned {
-	s := &scanned{code: code}
+func scan(code string) *scannedCode {
+	s := &scannedCode{code: code}
 	lexer := js.NewLexer(parse.NewInputString(code))
 	var open []int
 	for from := 0; ; {
@@ -114,7 +114,7 @@ func scan(code string) *scanned {
 
 // regexAllowed tells a regular expression from a division by what comes before, and where that leaves both open, by the
 // space that esbuild prints after every division sign.
-func (s *scanned) regexAllowed(rest string) bool {
+func (s *scannedCode) regexAllowed(rest string) bool {
 	n := len(s.tokens) - 1
 	if n < 0 {
 		return true
@@ -140,7 +140,7 @@ type loop struct {
 	uses      []int
 }
 
-func (s *scanned) mend() []edit {
+func (s *scannedCode) mend() []edit {
 	loops := s.loops()
 	for i := range s.tokens {
 		if s.text(i) != "continue" || s.isProperty(i) {
@@ -186,7 +186,7 @@ func (s *scanned) mend() []edit {
 	return edits
 }
 
-func (s *scanned) loops() []*loop {
+func (s *scannedCode) loops() []*loop {
 	var out []*loop
 	tails := map[int]bool{} // the `while` at the end of a do loop
 	for i := range s.tokens {
@@ -232,7 +232,7 @@ func (s *scanned) loops() []*loop {
 	return out
 }
 
-func (s *scanned) hasSemicolon(open int) bool {
+func (s *scannedCode) hasSemicolon(open int) bool {
 	for i := open + 1; i < s.tokens[open].match; i++ {
 		if s.text(i) == ";" {
 			return true
@@ -245,7 +245,7 @@ func (s *scanned) hasSemicolon(open int) bool {
 }
 
 // statementEnd is the index after the statement that begins at token i.
-func (s *scanned) statementEnd(i int) int {
+func (s *scannedCode) statementEnd(i int) int {
 	if i >= len(s.tokens) {
 		return i
 	}

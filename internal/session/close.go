@@ -39,7 +39,7 @@ func (m *Manager) close(ctx context.Context, key string) error {
 			return e.WithHint("laufwerk cleanup %s", m.Run)
 		}
 	}
-	if err := m.Driver.DropHolds(ctx, s.claim); err != nil {
+	if err := m.Driver.DropLocks(ctx, s.claim); err != nil {
 		return err
 	}
 	m.setClosed(s)

@@ -36,7 +36,7 @@ type endingLauncher struct {
 	s takenAlong
 }
 
-func (l endingLauncher) Cancel(ctx context.Context, _ string) supervise.Fenced {
+func (l endingLauncher) Cancel(ctx context.Context, _ string) supervise.FenceResult {
 	l.s.k.gone.Store(true)
 	f := l.s.Fence(ctx)
 	f.How = supervise.HowSandbox

@@ -50,10 +50,10 @@ type ExecResult struct {
 }
 
 // Exec runs `bash -c` in the workspace.
-func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation) (ExecResult, Turned, error) {
+func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation) (ExecResult, TurnRecord, error) {
 	s, leave, err := m.acquire(ctx, key)
 	if err != nil {
-		return ExecResult{}, Turned{}, err
+		return ExecResult{}, TurnRecord{}, err
 	}
 	defer leave()
 	return m.exec(ctx, s, op, func(sb providers.Sandbox) (supervise.Spec, error) {
@@ -66,7 +66,7 @@ func (m *Manager) Exec(ctx context.Context, key string, a ExecArgs, op Operation
 }
 
 // exec runs a command to its end and returns what it printed.
-func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb providers.Sandbox) (supervise.Spec, error), what string) (ExecResult, Turned, error) {
+func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb providers.Sandbox) (supervise.Spec, error), what string) (ExecResult, TurnRecord, error) {
 	r, err := m.runSupervised(ctx, s, op, command{
 		keepStdout: true,
 		spec:       func(sb providers.Sandbox, _ bool) (supervise.Spec, error) { return spec(sb) },
@@ -76,9 +76,9 @@ func (m *Manager) exec(ctx context.Context, s *state, op Operation, spec func(sb
 			}
 		},
 	})
-	t := Turned{Attempts: r.attempts, Millis: r.millis()}
+	t := TurnRecord{Attempts: r.attempts, Millis: r.millis()}
 	if err != nil {
-		t.Lost = !s.host && s.lost != nil
+		t.Lost = !s.host && s.lostReason != nil
 		return ExecResult{}, t, err
 	}
 	t.ExitCode = &r.exit.Code
@@ -141,9 +141,9 @@ func (r commandResult) abnormalEnd(what string, start failure.Kind) error {
 		return failure.New(failure.Failed, "what %s wrote could not be kept whole: %s", what, r.exit.Incomplete)
 	case r.exit.TimedOut:
 		return failure.New(failure.CommandTimeout, "%s took longer than its timeout and was ended", what)
-	case r.exit.StdoutBytes > r.at.MaxOutput || r.exit.StderrBytes > r.at.MaxOutput:
+	case r.exit.StdoutBytes > r.attempt.MaxOutput || r.exit.StderrBytes > r.attempt.MaxOutput:
 		return failure.New(failure.OutputTooLarge, "%s wrote %d bytes to stdout and %d to stderr; at most %d each are kept",
-			what, r.exit.StdoutBytes, r.exit.StderrBytes, r.at.MaxOutput).WithField("exitCode", r.exit.Code)
+			what, r.exit.StdoutBytes, r.exit.StderrBytes, r.attempt.MaxOutput).WithField("exitCode", r.exit.Code)
 	}
 	return nil
 }

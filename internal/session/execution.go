@@ -43,7 +43,7 @@ type commandResult struct {
 	stderr     []byte
 	stderrTail string
 	attempts   int
-	at         attempt // the last one
+	attempt    attempt // the last one
 }
 
 func (r commandResult) millis() int64 {
@@ -111,11 +111,11 @@ func (m *Manager) runSupervised(ctx context.Context, s *state, op Operation, c c
 	x := &execution{command: c, commandResult: commandResult{attempts: attempts}, m: m, s: s, op: op, launcher: sb.Launcher()}
 	continued := false
 	if begun {
-		v, err := x.takeUp(ctx, data)
+		v, err := x.adopt(ctx, data)
 		if err != nil || v == finished {
 			return x.commandResult, err
 		}
-		continued = v == cutShort || x.at.Continued
+		continued = v == cutShort || x.attempt.Continued
 	}
 	var refused error // why the last attempt was not started
 	for range maxTries {
@@ -150,11 +150,11 @@ func (m *Manager) tooManyAttempts(op Operation, tries int, refused error) error 
 }
 
 // dir has the records of the last attempt.
-func (x *execution) dir() string { return filepath.Join(x.m.dir(x.s.claim), x.at.Dir) }
+func (x *execution) dir() string { return filepath.Join(x.m.dir(x.s.claim), x.attempt.Dir) }
 
 // process is the last attempt's.
 func (x *execution) process() *supervise.Process {
-	return supervise.Attach(x.launcher, x.dir(), x.at.MaxOutput)
+	return supervise.Attach(x.launcher, x.dir(), x.attempt.MaxOutput)
 }
 
 // start makes a new attempt durable and launches its supervisor. refused is why that did not come up, where another may.
@@ -173,7 +173,7 @@ func (x *execution) start(ctx context.Context, sb providers.Sandbox, continued b
 	if err := x.op.Start(at); err != nil {
 		return nil, err
 	}
-	x.at = at
+	x.attempt = at
 	x.attempts++
 	x.op.Event(journal.Event{Kind: "attempt"})
 	crash.Point("session/before-launch")
@@ -193,16 +193,16 @@ func (x *execution) start(ctx context.Context, sb providers.Sandbox, continued b
 	return nil, nil
 }
 
-// takeUp finds the attempt that the journal names last, which another worker started, and follows it to its end.
-func (x *execution) takeUp(ctx context.Context, data json.RawMessage) (verdict, error) {
-	if err := json.Unmarshal(data, &x.at); err != nil {
+// adopt finds the attempt that the journal names last, which another worker started, and follows it to its end.
+func (x *execution) adopt(ctx context.Context, data json.RawMessage) (verdict, error) {
+	if err := json.Unmarshal(data, &x.attempt); err != nil {
 		return missing, failure.New(failure.JournalInvalid, "the journal does not say where attempt %d ran: %v", x.attempts, err)
 	}
-	x.at.MaxOutput = cmp.Or(x.at.MaxOutput, MaxOutput)
+	x.attempt.MaxOutput = cmp.Or(x.attempt.MaxOutput, MaxOutput)
 	if x.restore != nil {
-		x.restore(x.at)
+		x.restore(x.attempt)
 	}
-	if x.at.Spent {
+	if x.attempt.Spent {
 		return missing, nil
 	}
 	status, err := supervise.Abandon(x.dir())
@@ -231,7 +231,7 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 		}
 	})
 	defer stop()
-	wait, cancel := x.waiting(ctx)
+	wait, cancel := x.waitContext(ctx)
 	defer cancel()
 	err := p.Follow(wait, supervise.Offsets{}, func(stream int, chunk []byte, offset int64) {
 		if stream == supervise.Stdout && x.onStdout != nil {
@@ -282,17 +282,17 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 	return finished, x.collect(ctx, p)
 }
 
-// waiting is how long await waits: over an interruption, since how the program ends then says how to go on, but not over the
+// waitContext is how long await waits: over an interruption, since how the program ends then says how to go on, but not over the
 // time in which a supervisor surely would have enforced the command's timeout.
-func (x *execution) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+func (x *execution) waitContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait, cancel := ctx, context.CancelFunc(func() {})
 	if !errors.Is(context.Cause(ctx), ErrDetached) {
 		wait, cancel = detachableContext(ctx)
 	}
-	if x.at.Timeout <= 0 {
+	if x.attempt.Timeout <= 0 {
 		return wait, cancel
 	}
-	wait, done := context.WithTimeoutCause(wait, time.Duration(x.at.Timeout)*time.Millisecond+x.m.endTimeout(), errOverdue)
+	wait, done := context.WithTimeoutCause(wait, time.Duration(x.attempt.Timeout)*time.Millisecond+x.m.endTimeout(), errOverdue)
 	return wait, func() { done(); cancel() }
 }
 
@@ -357,7 +357,7 @@ func detachableContext(ctx context.Context) (context.Context, context.CancelFunc
 
 // unsureFence is the end of an operation whose processes may still run. Where that only cannot be learned now, the operation stays open
 // and the session is usable again once it is known; otherwise the session is lost.
-func (m *Manager) unsureFence(s *state, f supervise.Fenced) error {
+func (m *Manager) unsureFence(s *state, f supervise.FenceResult) error {
 	if f.Later {
 		return failure.New(failure.NotReady, "what still runs of the session %q cannot be learned now: %s", s.key, f.Why).
 			WithHint("laufwerk resume %s", m.Run)
@@ -371,7 +371,7 @@ func (m *Manager) unsureFence(s *state, f supervise.Fenced) error {
 // markLost leaves nothing of the session but its end. The operations of Host.exec, which share a state, each find out themselves.
 func (s *state) markLost(err error) {
 	if !s.host {
-		s.lost = err
+		s.lostReason = err
 	}
 }
 

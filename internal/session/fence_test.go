@@ -17,11 +17,11 @@ func (s unreachable) Launcher() supervise.Launcher { return deaf{s.Sandbox.Launc
 
 type deaf struct{ supervise.Launcher }
 
-func (deaf) Fence(context.Context, string) supervise.Fenced {
-	return supervise.Fenced{How: supervise.HowContainer, Why: "the engine does not answer", Later: true}
+func (deaf) Fence(context.Context, string) supervise.FenceResult {
+	return supervise.FenceResult{How: supervise.HowContainer, Why: "the engine does not answer", Later: true}
 }
 
-func (d deaf) Cancel(ctx context.Context, dir string) supervise.Fenced { return d.Fence(ctx, dir) }
+func (d deaf) Cancel(ctx context.Context, dir string) supervise.FenceResult { return d.Fence(ctx, dir) }
 
 // Where it cannot be learned now what still runs, the operation stays open, and the session is as good as it was once that is
 // over: for whoever cancels, and where a supervisor was killed.
@@ -39,7 +39,7 @@ func TestAFenceThatCannotBeHadNow(t *testing.T) {
 			op := &operation{name: "command"}
 			args := session.ExecArgs{Command: "echo begin >> log; [ -e again ] || sleep 1000"}
 			type ended struct {
-				turned session.Turned
+				turned session.TurnRecord
 				err    error
 			}
 			done := make(chan ended, 1)
@@ -87,7 +87,7 @@ func (s startless) Launcher() supervise.Launcher { return without{s.Sandbox.Laun
 type without struct{ supervise.Launcher }
 
 func (without) Launch(context.Context, string, supervise.Spec) error {
-	return supervise.Refused(failure.New(failure.NotReady, "the engine has other files").WithHint("laufwerk doctor --probe"))
+	return supervise.MarkRefused(failure.New(failure.NotReady, "the engine has other files").WithHint("laufwerk doctor --probe"))
 }
 
 // Where nothing can be started, the run waits; why is said, and what to type first.

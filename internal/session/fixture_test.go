@@ -61,8 +61,8 @@ type runFixture struct {
 // counting counts transactions.
 type counting struct {
 	*store.Store
-	mu              sync.Mutex
-	updates, looked int
+	mu             sync.Mutex
+	updates, views int
 }
 
 func (c *counting) Update(ctx context.Context, fn func(store.Tx) error) error {
@@ -74,7 +74,7 @@ func (c *counting) Update(ctx context.Context, fn func(store.Tx) error) error {
 
 func (c *counting) View(ctx context.Context, fn func(store.Tx) error) error {
 	c.mu.Lock()
-	c.looked++
+	c.views++
 	c.mu.Unlock()
 	if err := ctx.Err(); err != nil { // as it is where somebody else holds the gate
 		return err
@@ -84,12 +84,12 @@ func (c *counting) View(ctx context.Context, fn func(store.Tx) error) error {
 
 func (c *counting) since(do func()) (updates, views int) {
 	c.mu.Lock()
-	u, v := c.updates, c.looked
+	u, v := c.updates, c.views
 	c.mu.Unlock()
 	do()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.updates - u, c.looked - v
+	return c.updates - u, c.views - v
 }
 
 func newRunFixture(t *testing.T) *runFixture {
@@ -213,7 +213,7 @@ func (w *runFixture) agent(script string) session.Agent {
 }
 
 // opened is a session that is open.
-func (w *runFixture) opened(m *session.Manager, key string, a session.Agent) session.Opened {
+func (w *runFixture) opened(m *session.Manager, key string, a session.Agent) session.OpenRecord {
 	w.t.Helper()
 	o, err := m.Open(w.t.Context(), key, session.OpenArgs{Agent: a, Workspace: workspace})
 	if err != nil {
@@ -223,7 +223,7 @@ func (w *runFixture) opened(m *session.Manager, key string, a session.Agent) ses
 }
 
 // resumed is the manager of a worker that takes the session up, with what the operations before have left.
-func (w *runFixture) resumed(o session.Opened, a session.Agent, turns ...session.Turned) *session.Manager {
+func (w *runFixture) resumed(o session.OpenRecord, a session.Agent, turns ...session.TurnRecord) *session.Manager {
 	w.t.Helper()
 	m := w.worker()
 	if err := m.RestoreOpen(o, a); err != nil {

@@ -34,9 +34,9 @@ func newHost(run string) *state {
 
 // HostExec runs a program on the host, in the project. At most one attempt of an operation runs at a time, even if the worker was
 // killed in between; one that was cut is repeated.
-func (m *Manager) HostExec(ctx context.Context, a HostArgs, op Operation) (ExecResult, Turned, error) {
+func (m *Manager) HostExec(ctx context.Context, a HostArgs, op Operation) (ExecResult, TurnRecord, error) {
 	if len(a.Command) == 0 {
-		return ExecResult{}, Turned{}, failure.New(failure.Usage, "Host.exec: command: expected the program and its arguments")
+		return ExecResult{}, TurnRecord{}, failure.New(failure.Usage, "Host.exec: command: expected the program and its arguments")
 	}
 	dir := a.Cwd
 	if !filepath.IsAbs(dir) {

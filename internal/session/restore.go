@@ -4,7 +4,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 )
 
-func (m *Manager) remember(o Opened, a Agent, ws Workspace) {
+func (m *Manager) remember(o OpenRecord, a Agent, ws Workspace) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sessions[o.Key] = &state{busy: make(chan struct{}, 1), key: o.Key, agent: a, workspace: ws, access: o.Access, claim: o.Claim}
@@ -12,7 +12,7 @@ func (m *Manager) remember(o Opened, a Agent, ws Workspace) {
 
 // RestoreOpen restores a session from the journal. The agent comes from the workflow's call, since the journal does not hold the
 // values of its variables.
-func (m *Manager) RestoreOpen(o Opened, a Agent) error {
+func (m *Manager) RestoreOpen(o OpenRecord, a Agent) error {
 	ws, ok := m.Workspace(o.Workspace)
 	if !ok {
 		return failure.New(failure.JournalInvalid, "the session %q is over the workspace %s, which the journal does not know", o.Key, o.Workspace)
@@ -22,13 +22,13 @@ func (m *Manager) RestoreOpen(o Opened, a Agent) error {
 }
 
 // RestoreTurn restores the conversation.
-func (m *Manager) RestoreTurn(key string, t Turned) {
+func (m *Manager) RestoreTurn(key string, t TurnRecord) {
 	s := m.find(key)
 	if s == nil {
 		return
 	}
 	if t.Conversation != "" {
-		s.conversation, s.known = t.Conversation, t.Conversation
+		s.conversation, s.lastConversation = t.Conversation, t.Conversation
 	}
 	if len(t.State) > 0 {
 		s.state = t.State
@@ -51,6 +51,6 @@ func (m *Manager) setClosed(s *state) {
 // RestoreLost restores that a session can only be closed, because of err.
 func (m *Manager) RestoreLost(key string, err error) {
 	if s := m.find(key); s != nil {
-		s.lost = err
+		s.lostReason = err
 	}
 }

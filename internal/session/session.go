@@ -95,23 +95,23 @@ type Manager struct {
 // one, since a wait for it must end with a context. closed is written under the manager's mutex as well, so that WithoutWriter
 // can read it while an operation holds the session. The session of Host.exec needs no lock: its operations share no such field.
 type state struct {
-	busy         chan struct{} // holds a value while an operation uses the session
-	key          string
-	agent        Agent
-	workspace    Workspace
-	access       string
-	claim        string
-	conversation string
-	known        string          // the conversation of the last turn that ended
-	state        json.RawMessage // what that turn left for the next one
-	closed       bool
-	lost         error      // why it can only be closed; nil while it can be used
-	host         bool       // it belongs to Host.exec: no agent, no workspace, any number of operations at a time
-	entering     sync.Mutex // the sandbox is allocated once
+	busy             chan struct{} // holds a value while an operation uses the session
+	key              string
+	agent            Agent
+	workspace        Workspace
+	access           string
+	claim            string
+	conversation     string
+	lastConversation string          // the conversation of the last turn that ended
+	state            json.RawMessage // what that turn left for the next one
+	closed           bool
+	lostReason       error      // why it can only be closed; nil while it can be used
+	host             bool       // it belongs to Host.exec: no agent, no workspace, any number of operations at a time
+	entering         sync.Mutex // the sandbox is allocated once
 }
 
-// Opened is what the journal keeps of an open session.
-type Opened struct {
+// OpenRecord is what the journal keeps of an open session.
+type OpenRecord struct {
 	Key       string `json:"key"`
 	Workspace string `json:"workspace"`
 	Access    string `json:"access"`
@@ -131,52 +131,52 @@ type OpenArgs struct {
 }
 
 // Open locks the workspace for the session. The sandbox is allocated by the first operation that needs it.
-func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (Opened, error) {
+func (m *Manager) Open(ctx context.Context, key string, a OpenArgs) (OpenRecord, error) {
 	if a.Access == "" {
 		a.Access = ReadWrite
 	}
 	ws, ok := m.Workspace(a.Workspace)
 	if !ok {
-		return Opened{}, failure.New(failure.WorkspaceLost, "the workspace %s is not one of this run", a.Workspace)
+		return OpenRecord{}, failure.New(failure.WorkspaceLost, "the workspace %s is not one of this run", a.Workspace)
 	}
 	if a.Agent.Target != ws.Target {
-		return Opened{}, failure.New(failure.Usage, "Session.open %q: the agent belongs to the target %q (%s) and the workspace to %q (%s)",
+		return OpenRecord{}, failure.New(failure.Usage, "Session.open %q: the agent belongs to the target %q (%s) and the workspace to %q (%s)",
 			key, a.Agent.Target.ID, a.Agent.Target.Kind, ws.Target.ID, ws.Target.Kind).
 			WithHint("make the agent with the target that the workspace was opened with")
 	}
 	def, p, err := m.target(a.Agent.Target)
 	if err != nil {
-		return Opened{}, err
+		return OpenRecord{}, err
 	}
 	info := p.Info()
 	if a.Access == ReadOnly && !info.ReadOnly {
-		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: read-only access is refused on %s: %s", key, info.Kind, info.ReadOnlyReason)
+		return OpenRecord{}, failure.New(failure.Unsupported, "Session.open %q: read-only access is refused on %s: %s", key, info.Kind, info.ReadOnlyReason)
 	}
 	if _, ok := m.Programs.Find(a.Agent.Harness.Program); !ok {
-		return Opened{}, failure.New(failure.Unsupported, "Session.open %q: the agent program %q is not part of this build", key, a.Agent.Harness.Program)
+		return OpenRecord{}, failure.New(failure.Unsupported, "Session.open %q: the agent program %q is not part of this build", key, a.Agent.Harness.Program)
 	}
 	if missing := p.Ready(ctx, def, m.requirements(a.Agent)); len(missing) > 0 {
-		return Opened{}, targets.NotReady(def, missing)
+		return OpenRecord{}, targets.NotReady(def, missing)
 	}
 	m.opening.Lock()
 	defer m.opening.Unlock()
 	claim, err := m.claimID(ctx, key)
 	if err != nil {
-		return Opened{}, err
+		return OpenRecord{}, err
 	}
 	if !ws.Direct {
 		mode := claims.Exclusive
 		if a.Access == ReadOnly {
 			mode = claims.Shared
 		}
-		err := m.Driver.TakeHold(ctx, claims.HoldRequest{
+		err := m.Driver.TakeLock(ctx, claims.LockRequest{
 			Key: "workspace/" + ws.ID, Mode: mode, Holder: claim, Run: m.Run, What: "session " + key, Busy: failure.WorkspaceBusy,
 		})
 		if err != nil {
-			return Opened{}, err
+			return OpenRecord{}, err
 		}
 	}
-	o := Opened{Key: key, Workspace: ws.ID, Access: a.Access, Claim: claim}
+	o := OpenRecord{Key: key, Workspace: ws.ID, Access: a.Access, Claim: claim}
 	m.remember(o, a.Agent, ws)
 	return o, nil
 }
@@ -211,7 +211,7 @@ func (m *Manager) Forget(ctx context.Context, key string) error {
 	} else if !failure.Is(err, failure.NotFound) {
 		return err
 	}
-	return m.Driver.DropHolds(ctx, claim)
+	return m.Driver.DropLocks(ctx, claim)
 }
 
 func (m *Manager) target(t Target) (targets.Definition, providers.Provider, error) {
@@ -264,8 +264,8 @@ func (m *Manager) acquire(ctx context.Context, key string) (s *state, leave func
 	switch {
 	case s.closed:
 		err = failure.New(failure.Usage, "the session %q is closed", key)
-	case s.lost != nil:
-		err = s.lost
+	case s.lostReason != nil:
+		err = s.lostReason
 	}
 	if err != nil {
 		leave()

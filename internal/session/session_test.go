@@ -415,7 +415,7 @@ func TestTransactions(t *testing.T) {
 	t.Parallel()
 	w := newRunFixture(t)
 	m, a := w.worker(), w.agent("true")
-	var o session.Opened
+	var o session.OpenRecord
 	for _, c := range []struct {
 		what           string
 		updates, views int
@@ -424,7 +424,7 @@ func TestTransactions(t *testing.T) {
 		{"open", 1, 0, func() { o = w.opened(m, "s", a) }},
 		{"first exec", 2, 1, func() { _, _ = w.exec(m, "s", "true") }}, // intent and allocation
 		{"second exec", 0, 1, func() { _, _ = w.exec(m, "s", "true") }},
-		{"close", 3, 2, func() { _ = m.Close(t.Context(), "s") }}, // asked for, absent, and the holds, of which none are left
+		{"close", 3, 2, func() { _ = m.Close(t.Context(), "s") }}, // asked for, absent, and the locks, of which none are left
 		{"close again", 0, 0, func() { _ = m.Close(t.Context(), "s") }},
 	} {
 		if updates, views := w.store.since(c.do); updates != c.updates || views > c.views+1 {

@@ -26,8 +26,8 @@ type AskArgs struct {
 	Timeout int64           `json:"timeout,omitempty"` // ms
 }
 
-// Turned is what the journal keeps of a turn.
-type Turned struct {
+// TurnRecord is what the journal keeps of a turn.
+type TurnRecord struct {
 	Conversation string          `json:"conversation,omitempty"`
 	State        json.RawMessage `json:"state,omitempty"` // the harness's own, for the next turn of this conversation
 	Usage        *agent.Usage    `json:"usage,omitempty"`
@@ -38,21 +38,21 @@ type Turned struct {
 }
 
 // Ask runs one turn. The value is a string, or with a schema the JSON value that fits it.
-func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) (any, Turned, error) {
+func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) (any, TurnRecord, error) {
 	s, leave, err := m.acquire(ctx, key)
 	if err != nil {
-		return nil, Turned{}, err
+		return nil, TurnRecord{}, err
 	}
 	defer leave()
 	var want *schema.Schema
 	if len(a.Output) > 0 {
 		if want, err = schema.Parse(a.Output); err != nil {
-			return nil, Turned{}, failure.New(failure.Usage, "ask: output: %v", err)
+			return nil, TurnRecord{}, failure.New(failure.Usage, "ask: output: %v", err)
 		}
 	}
 	program, ok := m.Programs.Find(s.agent.Harness.Program)
 	if !ok {
-		return nil, Turned{}, failure.New(failure.Unsupported, "the agent program %q is not part of this build", s.agent.Harness.Program)
+		return nil, TurnRecord{}, failure.New(failure.Unsupported, "the agent program %q is not part of this build", s.agent.Harness.Program)
 	}
 	t := &turn{m: m, s: s, program: program, op: op, conversation: s.conversation, Turn: agent.Turn{
 		Options: s.agent.Harness.Options, Prompt: a.Prompt, Schema: a.Output, Instructions: s.agent.Instructions,
@@ -83,7 +83,7 @@ type turn struct {
 	usage        *agent.Usage
 	reader       agent.Reader
 	replied      bool // the reply is among the events already
-	turned       Turned
+	turned       TurnRecord
 }
 
 // run makes as few attempts as can be. An attempt that failed for a reason outside of the turn, as a network failure is, is spent:
@@ -99,9 +99,9 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 			annotate: func(at *attempt) { at.Conversation, at.Continued = t.conversation, t.Continued },
 			restore:  t.restore,
 		})
-		t.turned = Turned{Conversation: t.conversation, Usage: t.usage, State: t.State, Attempts: r.attempts, Millis: r.millis()}
+		t.turned = TurnRecord{Conversation: t.conversation, Usage: t.usage, State: t.State, Attempts: r.attempts, Millis: r.millis()}
 		if err != nil {
-			t.turned.Lost = t.s.lost != nil
+			t.turned.Lost = t.s.lostReason != nil
 			return "", err
 		}
 		t.turned.ExitCode = &r.exit.Code
@@ -112,23 +112,23 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 		reply, err := t.reader.End(r.exit.Code, r.stderrTail)
 		t.acceptReply(reply)
 		switch {
-		case errors.Is(err, agent.ErrConversationLost) && t.s.known == "":
+		case errors.Is(err, agent.ErrConversationLost) && t.s.lastConversation == "":
 			t.conversation, t.s.conversation = "", ""
-			if err := t.recordSpent(r.at, "the program did not know its conversation yet"); err != nil {
+			if err := t.recordSpent(r.attempt, "the program did not know its conversation yet"); err != nil {
 				return "", err
 			}
 			continue
 		case errors.Is(err, agent.ErrConversationLost):
-			t.s.lost = failure.New(failure.SessionLost, "the session %q cannot go on: %v; once it is closed, another session can go on with the workspace", t.s.key, err)
+			t.s.lostReason = failure.New(failure.SessionLost, "the session %q cannot go on: %v; once it is closed, another session can go on with the workspace", t.s.key, err)
 			t.turned.Lost = true
-			return "", t.s.lost
+			return "", t.s.lostReason
 		case failure.Is(err, failure.NotReady):
-			if err := t.recordSpent(r.at, err.Error()); err != nil {
+			if err := t.recordSpent(r.attempt, err.Error()); err != nil {
 				return "", err
 			}
 			return "", err
 		}
-		t.s.known = t.s.conversation
+		t.s.lastConversation = t.s.conversation
 		if err != nil {
 			return "", failure.Wrap(err, failure.AgentFailed, "ask")
 		}

@@ -25,7 +25,7 @@ echo '{"type":"message","text":"well"}'
 echo '{"type":"usage","inputTokens":3,"outputTokens":2}'
 echo '{"type":"done"}'`
 
-func (w *runFixture) ask(m *session.Manager, ctx context.Context, op *operation, prompt string) (any, session.Turned, error) { //nolint:revive // the runFixture comes first
+func (w *runFixture) ask(m *session.Manager, ctx context.Context, op *operation, prompt string) (any, session.TurnRecord, error) { //nolint:revive // the runFixture comes first
 	return m.Ask(ctx, "s", session.AskArgs{Prompt: prompt}, op)
 }
 
@@ -35,7 +35,7 @@ func TestConversationGoesOnOverTurnsAndWorkers(t *testing.T) {
 	a := w.agent(talker)
 	m := w.worker()
 	o := w.opened(m, "s", a)
-	var turns []session.Turned
+	var turns []session.TurnRecord
 	for i := range 3 {
 		if i == 2 {
 			m = w.resumed(o, a, turns...)
@@ -89,7 +89,7 @@ func TestCutTurnIsContinued(t *testing.T) {
 			ctx, leave := context.WithCancelCause(t.Context())
 			defer leave(nil)
 			done := make(chan error, 1)
-			var turned session.Turned
+			var turned session.TurnRecord
 			go func() {
 				_, got, err := w.ask(m, ctx, op, "do it")
 				turned = got

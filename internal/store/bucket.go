@@ -9,7 +9,7 @@ type Bucket string
 const (
 	Runs   Bucket = "runs"
 	Keys   Bucket = "keys"  // run keys: project scope + key → run
-	Holds  Bucket = "holds" // durable rights: "workspace/<id>", "source/<dev>:<ino>", "slot/<project>/<run>"
+	Locks  Bucket = "holds" // durable rights: "workspace/<id>", "source/<dev>:<ino>", "slot/<project>/<run>"
 	Claims Bucket = "claims"
 	Notes  Bucket = "notes" // small facts: endpoint identities that were accepted, probe results
 )

@@ -59,7 +59,7 @@ func sound(t *testing.T) *Home {
 func dump(s *Store) (map[string]string, error) {
 	all := map[string]string{}
 	err := s.View(context.Background(), func(tx Tx) error {
-		for _, b := range []Bucket{Runs, Keys, Holds, Claims, Notes} {
+		for _, b := range []Bucket{Runs, Keys, Locks, Claims, Notes} {
 			if err := tx.Each(b, "", func(key string, raw json.RawMessage) error {
 				all[string(b)+"/"+key] = string(raw)
 				return nil

@@ -190,7 +190,7 @@ func (s *Store) create() error {
 	}
 	err = guardBolt(func() error {
 		return db.Update(func(tx *bolt.Tx) error {
-			for _, b := range []Bucket{Runs, Keys, Holds, Claims, Notes} {
+			for _, b := range []Bucket{Runs, Keys, Locks, Claims, Notes} {
 				if _, err := tx.CreateBucket([]byte(b)); err != nil {
 					return err
 				}

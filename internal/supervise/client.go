@@ -20,12 +20,12 @@ var (
 	ErrLost    = errors.New("the supervisor is gone without a record of the command's end")
 )
 
-// Refused marks an error after which nothing runs because of the call: ErrRefused is in its chain, and not in its text.
-func Refused(err error) error { return refused{err} }
+// MarkRefused marks an error after which nothing runs because of the call: ErrRefused is in its chain, and not in its text.
+func MarkRefused(err error) error { return refusedError{err} }
 
-type refused struct{ error }
+type refusedError struct{ error }
 
-func (r refused) Unwrap() []error { return []error{r.error, ErrRefused} }
+func (r refusedError) Unwrap() []error { return []error{r.error, ErrRefused} }
 
 // The streams of a command.
 const (
@@ -39,9 +39,9 @@ func streamName(stream int) string { return [...]string{Stdout: "stdout", Stderr
 type OperationState struct {
 	Status  Status
 	Locked  bool // a supervisor holds the lock: it lives, and so may something that it owns
-	Started *Started
+	Started *StartRecord
 	Exit    *Exit
-	Gone    *Fenced
+	Gone    *FenceResult
 }
 
 // ReadState reads what the directory says; fs.ErrNotExist where there is none. NotStarted may still change, see Abandon.
@@ -66,13 +66,13 @@ func (r *records) readState() (v OperationState, err error) {
 }
 
 func (r *records) readInto(v *OperationState) (err error) {
-	if v.Started, err = readOptional[Started](r, startedName); err != nil {
+	if v.Started, err = readOptional[StartRecord](r, startedName); err != nil {
 		return err
 	}
 	if v.Exit, err = readOptional[Exit](r, exitName); err != nil {
 		return err
 	}
-	if v.Gone, err = readOptional[Fenced](r, goneName); err != nil {
+	if v.Gone, err = readOptional[FenceResult](r, goneName); err != nil {
 		return err
 	}
 	switch {
@@ -161,7 +161,7 @@ func (p *Process) Interrupt(ctx context.Context) error {
 }
 
 // Fence ends everything of it.
-func (p *Process) Fence(ctx context.Context) Fenced { return p.l.Fence(ctx, p.dir) }
+func (p *Process) Fence(ctx context.Context) FenceResult { return p.l.Fence(ctx, p.dir) }
 
 // Wait waits for the command's end (its background processes may live on). A supervisor that vanished without a record is
 // a failure of kind OutcomeUnknown with ErrLost in its chain.
@@ -182,7 +182,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 			return *v.Exit, nil
 		}
 		if !v.Locked {
-			return Exit{}, lost(p.dir)
+			return Exit{}, lostError(p.dir)
 		}
 		if err := w.next(ctx); err != nil {
 			return Exit{}, err
@@ -194,12 +194,12 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 func (p *Process) records() (*records, error) {
 	r, err := openRecords(p.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, lost(p.dir)
+		return nil, lostError(p.dir)
 	}
 	return r, err
 }
 
-func lost(dir string) error {
+func lostError(dir string) error {
 	return &failure.Error{
 		Kind: failure.OutcomeUnknown, Message: "how the command of " + dir + " ended is unknown", Err: ErrLost,
 		Hint: "resume the run: what is left of the command is ended first",
@@ -244,7 +244,7 @@ func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, 
 			return nil
 		}
 		if !v.Locked {
-			return lost(p.dir)
+			return lostError(p.dir)
 		}
 		if err := w.next(ctx); err != nil {
 			return err

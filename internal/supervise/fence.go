@@ -25,11 +25,11 @@ const fenceLimit = 30 * time.Second
 const markLimit = 2 * time.Second
 
 // Cancel is Fence: what else runs on this host is no matter of the operation.
-func (l LocalLauncher) Cancel(ctx context.Context, dir string) Fenced { return l.Fence(ctx, dir) }
+func (l LocalLauncher) Cancel(ctx context.Context, dir string) FenceResult { return l.Fence(ctx, dir) }
 
 // Fence ends everything of the operation in dir, with or without a living supervisor; where nothing had been started, nothing
 // can be any more. It is bounded by ctx and by a limit of its own.
-func (l LocalLauncher) Fence(ctx context.Context, dir string) Fenced {
+func (l LocalLauncher) Fence(ctx context.Context, dir string) FenceResult {
 	ctx, cancel := context.WithTimeout(ctx, fenceLimit)
 	defer cancel()
 	f := l.fenceDir(ctx, dir)
@@ -40,8 +40,8 @@ func (l LocalLauncher) Fence(ctx context.Context, dir string) Fenced {
 }
 
 // FenceAll fences every operation of the list, and is sure only if each fence is.
-func FenceAll(ctx context.Context, l Launcher, dirs []string) Fenced {
-	all := Fenced{Sure: true, How: HowNothing}
+func FenceAll(ctx context.Context, l Launcher, dirs []string) FenceResult {
+	all := FenceResult{Sure: true, How: HowNothing}
 	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(8)
@@ -60,7 +60,7 @@ func FenceAll(ctx context.Context, l Launcher, dirs []string) Fenced {
 
 // add takes in the fence of one operation. How tells the weakest means that was needed; Later, that every one that is not
 // sure may become so.
-func (f *Fenced) add(one Fenced, name string) {
+func (f *FenceResult) add(one FenceResult, name string) {
 	strength := []string{HowNothing, HowBoot, HowContainer, HowSandbox, HowCgroup, HowSubreaper, HowMarks}
 	if slices.Index(strength, one.How) > slices.Index(strength, f.How) {
 		f.How = one.How
@@ -82,26 +82,26 @@ func (f *Fenced) add(one Fenced, name string) {
 // NeedsNoFence is the fence of an operation that needs none, wherever it ran: nothing was started, and nothing can be any more, or
 // its supervisor is gone and wrote that nothing is left. Where it says false, a Launcher has to fence. The boot that a record
 // names is not compared: a place can have a kernel of its own.
-func NeedsNoFence(dir string) (Fenced, bool) {
+func NeedsNoFence(dir string) (FenceResult, bool) {
 	status, err := Abandon(dir)
 	if err != nil {
-		return Fenced{}, false
+		return FenceResult{}, false
 	}
 	if status == NotStarted {
-		return Fenced{Sure: true, How: HowNothing}, true
+		return FenceResult{Sure: true, How: HowNothing}, true
 	}
 	v, err := ReadState(dir)
 	if err != nil || v.Locked || v.Gone == nil || !v.Gone.Sure {
-		return Fenced{}, false
+		return FenceResult{}, false
 	}
 	return *v.Gone, true
 }
 
-func unsureFence(how, format string, args ...any) Fenced {
-	return Fenced{How: how, Why: fmt.Sprintf(format, args...)}
+func unsureFence(how, format string, args ...any) FenceResult {
+	return FenceResult{How: how, Why: fmt.Sprintf(format, args...)}
 }
 
-func (l LocalLauncher) fenceDir(ctx context.Context, dir string) Fenced {
+func (l LocalLauncher) fenceDir(ctx context.Context, dir string) FenceResult {
 	half := time.NewTimer(fenceLimit / 2)
 	defer half.Stop()
 	signalled := false
@@ -114,11 +114,11 @@ func (l LocalLauncher) fenceDir(ctx context.Context, dir string) Fenced {
 			return unsureFence(HowSubreaper, "%v", err)
 		}
 		if status == NotStarted {
-			return Fenced{Sure: true, How: HowNothing}
+			return FenceResult{Sure: true, How: HowNothing}
 		}
 		v, err := ReadState(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			return Fenced{Sure: true, How: HowNothing}
+			return FenceResult{Sure: true, How: HowNothing}
 		}
 		if err != nil {
 			return unsureFence(HowSubreaper, "%v", err)
@@ -148,14 +148,14 @@ func (l LocalLauncher) fenceDir(ctx context.Context, dir string) Fenced {
 const salvageLimit = 5 * time.Second
 
 // fenceTampered ends what can be found of an operation whose records do not say any more how it stands. It is never sure.
-func (l LocalLauncher) fenceTampered(ctx context.Context, dir string, why error) Fenced {
+func (l LocalLauncher) fenceTampered(ctx context.Context, dir string, why error) FenceResult {
 	f := unsureFence(HowMarks, "%v", why)
 	r, err := openRecords(dir)
 	if err != nil {
 		return f
 	}
 	defer r.close()
-	st, err := read[Started](r, startedName)
+	st, err := read[StartRecord](r, startedName)
 	if err != nil || process.Probe(st.Supervisor) == process.OtherNamespace {
 		return f
 	}
@@ -175,7 +175,7 @@ func (l LocalLauncher) fenceTampered(ctx context.Context, dir string, why error)
 }
 
 // stuckFence tells what is below a supervisor that does not come to an end.
-func stuckFence(v OperationState) Fenced {
+func stuckFence(v OperationState) FenceResult {
 	f := unsureFence(HowSubreaper, "the supervisor did not come to an end in time")
 	if v.Started != nil && process.Probe(v.Started.Supervisor) == process.Alive {
 		for _, id := range process.Descendants(v.Started.Supervisor.PID) {
@@ -186,11 +186,11 @@ func stuckFence(v OperationState) Fenced {
 }
 
 // fenceOrphans fences what a supervisor has left that is gone.
-func (l LocalLauncher) fenceOrphans(ctx context.Context, v OperationState) Fenced {
+func (l LocalLauncher) fenceOrphans(ctx context.Context, v OperationState) FenceResult {
 	st := *v.Started
 	switch process.Probe(st.Supervisor) {
 	case process.OtherBoot:
-		return Fenced{Sure: true, How: HowBoot}
+		return FenceResult{Sure: true, How: HowBoot}
 	case process.OtherNamespace:
 		return unsureFence(HowMarks, "it was started in another PID namespace")
 	}
@@ -207,14 +207,14 @@ func (l LocalLauncher) fenceOrphans(ctx context.Context, v OperationState) Fence
 	case err != nil:
 		return unsureFence(HowCgroup, "%v", err)
 	case empty:
-		return Fenced{Sure: true, How: HowCgroup}
+		return FenceResult{Sure: true, How: HowCgroup}
 	default:
 		return unsureFence(HowMarks, "the supervisor was killed, and there was no control group (%s): a process whose environment was cleared, or cannot be read from here, would not be found", st.NoCgroup)
 	}
 }
 
 // endCgroup ends a recorded control group. True says that it is certain to be empty, false that there is none.
-func endCgroup(ctx context.Context, st Started) (bool, error) {
+func endCgroup(ctx context.Context, st StartRecord) (bool, error) {
 	if st.Cgroup == "" {
 		return false, nil
 	}

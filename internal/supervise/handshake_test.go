@@ -46,7 +46,7 @@ func TestHandshake(t *testing.T) {
 			return
 		}
 		defer r.close()
-		if err := r.write(startedName, Started{Mark: "s/o"}); err != nil {
+		if err := r.write(startedName, StartRecord{Mark: "s/o"}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestSettled(t *testing.T) {
 	}
 	defer r.close()
 	id := Identity{PID: 2, StartTime: 1, BootID: "the sandbox's own kernel's", PIDNS: "pid:[1]"}
-	if err := r.write(startedName, Started{Supervisor: id, Mark: "s/o"}); err != nil {
+	if err := r.write(startedName, StartRecord{Supervisor: id, Mark: "s/o"}); err != nil {
 		t.Fatal(err)
 	}
 	if f, ok := NeedsNoFence(dir); ok {

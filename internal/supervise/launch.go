@@ -35,15 +35,15 @@ const (
 // ErrRefused is in the chain of an error after which nothing runs because of this call.
 func (l LocalLauncher) Launch(ctx context.Context, dir string, spec Spec) error {
 	if err := process.Supported(); err != nil {
-		return Refused(failure.New(failure.Unsupported, "commands cannot be run here: %v", err))
+		return MarkRefused(failure.New(failure.Unsupported, "commands cannot be run here: %v", err))
 	}
 	if err := files.MkdirAll(dir); err != nil {
-		return Refused(err)
+		return MarkRefused(err)
 	}
 	return Handshake(ctx, dir, spec, func(context.Context, []byte) (Pipe, error) {
 		d, err := process.Detach(l.Executable, []string{"laufwerk", Argument, dir}, l.Env, LogPath(dir))
 		if err != nil {
-			return Pipe{}, Refused(failure.New(failure.Failed, "the supervisor could not be started: %v", err))
+			return Pipe{}, MarkRefused(failure.New(failure.Failed, "the supervisor could not be started: %v", err))
 		}
 		return Pipe{In: d.In, Out: d.Out, Exited: d.Exited, Close: func() { _ = d.Out.Close() }}, nil
 	})
@@ -64,7 +64,7 @@ type Pipe struct {
 func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx context.Context, stdin []byte) (Pipe, error)) error {
 	data, err := json.Marshal(spec)
 	if err != nil {
-		return Refused(err)
+		return MarkRefused(err)
 	}
 	crash.Point("supervise/before-launch")
 	p, err := start(ctx, data)
@@ -72,7 +72,7 @@ func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx contex
 		if errors.Is(err, ErrRefused) || failure.Is(err, failure.OutcomeUnknown) {
 			return err
 		}
-		return unclearLaunch(dir, err)
+		return unclearLaunchError(dir, err)
 	}
 	crash.Point("supervise/after-launch")
 	if p.Close != nil {
@@ -98,7 +98,7 @@ func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx contex
 	case a := <-answer:
 		return waitForLaunch(dir, a, p.Exited)
 	case <-time.After(cancelGrace):
-		return unclearLaunch(dir, ctx.Err())
+		return unclearLaunchError(dir, ctx.Err())
 	}
 }
 
@@ -120,21 +120,21 @@ func waitForLaunch(dir string, a *ack, exited <-chan struct{}) error {
 	case a != nil && a.Started:
 		return nil
 	case a != nil:
-		return Refused(failure.New(failure.Failed, "the supervisor did not run the command: %s", a.Reason))
+		return MarkRefused(failure.New(failure.Failed, "the supervisor did not run the command: %s", a.Reason))
 	}
 	select {
 	case <-exited:
 	case <-time.After(cancelGrace):
-		return unclearLaunch(dir, errors.New("no answer"))
+		return unclearLaunchError(dir, errors.New("no answer"))
 	}
 	v, err := ReadState(dir)
 	if err != nil || v.Started != nil {
 		return err // it ran, or may have: how far it got, Wait finds out
 	}
-	return Refused(failure.New(failure.Failed, "the supervisor ended without running the command%s", logTail(dir)))
+	return MarkRefused(failure.New(failure.Failed, "the supervisor ended without running the command%s", logTail(dir)))
 }
 
-func unclearLaunch(dir string, why error) error {
+func unclearLaunchError(dir string, why error) error {
 	return failure.New(failure.OutcomeUnknown, "whether the command of %s was started is unknown: %v", dir, why)
 }
 

@@ -27,7 +27,7 @@ func TestIDsOfAnotherNamespaceAreNeverSignalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The mark is this operation's: what carries it must not be touched either.
-		if err := r.write(startedName, Started{Supervisor: id, Mark: "test/op", NoCgroup: "none"}); err != nil {
+		if err := r.write(startedName, StartRecord{Supervisor: id, Mark: "test/op", NoCgroup: "none"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,29 +57,29 @@ func TestIDsOfAnotherNamespaceAreNeverSignalled(t *testing.T) {
 }
 
 // fences answers each directory's fence.
-type fences map[string]Fenced
+type fences map[string]FenceResult
 
-func (f fences) Launch(context.Context, string, Spec) error         { return ErrRefused }
-func (f fences) Interrupt(context.Context, string) error            { return process.ErrGone }
-func (f fences) Fence(_ context.Context, dir string) (found Fenced) { return f[dir] }
-func (f fences) Cancel(_ context.Context, dir string) Fenced        { return f[dir] }
+func (f fences) Launch(context.Context, string, Spec) error              { return ErrRefused }
+func (f fences) Interrupt(context.Context, string) error                 { return process.ErrGone }
+func (f fences) Fence(_ context.Context, dir string) (found FenceResult) { return f[dir] }
+func (f fences) Cancel(_ context.Context, dir string) FenceResult        { return f[dir] }
 
 func TestFencesAddUp(t *testing.T) {
-	sure := func(how string) Fenced { return Fenced{Sure: true, How: how} }
-	later := Fenced{How: HowContainer, Why: "the engine does not answer", Later: true}
-	never := Fenced{How: HowMarks, Why: "it was killed"}
+	sure := func(how string) FenceResult { return FenceResult{Sure: true, How: how} }
+	later := FenceResult{How: HowContainer, Why: "the engine does not answer", Later: true}
+	never := FenceResult{How: HowMarks, Why: "it was killed"}
 	for name, c := range map[string]struct {
-		all  []Fenced
-		want Fenced
+		all  []FenceResult
+		want FenceResult
 	}{
-		"none":                   {nil, Fenced{Sure: true, How: HowNothing}},
-		"the weakest":            {[]Fenced{sure(HowSubreaper), sure(HowCgroup), sure(HowNothing)}, Fenced{Sure: true, How: HowSubreaper}},
-		"container is strong":    {[]Fenced{sure(HowBoot), sure(HowContainer)}, Fenced{Sure: true, How: HowContainer}},
-		"but not the strongest":  {[]Fenced{sure(HowCgroup), sure(HowContainer)}, Fenced{Sure: true, How: HowCgroup}},
-		"all later":              {[]Fenced{later, sure(HowCgroup), later}, Fenced{Later: true, How: HowCgroup}},
-		"one of them never":      {[]Fenced{later, never, later}, Fenced{How: HowMarks}},
-		"never, and then later":  {[]Fenced{never, later}, Fenced{How: HowMarks}},
-		"later, and then a sure": {[]Fenced{later, sure(HowNothing)}, Fenced{Later: true, How: HowContainer}},
+		"none":                   {nil, FenceResult{Sure: true, How: HowNothing}},
+		"the weakest":            {[]FenceResult{sure(HowSubreaper), sure(HowCgroup), sure(HowNothing)}, FenceResult{Sure: true, How: HowSubreaper}},
+		"container is strong":    {[]FenceResult{sure(HowBoot), sure(HowContainer)}, FenceResult{Sure: true, How: HowContainer}},
+		"but not the strongest":  {[]FenceResult{sure(HowCgroup), sure(HowContainer)}, FenceResult{Sure: true, How: HowCgroup}},
+		"all later":              {[]FenceResult{later, sure(HowCgroup), later}, FenceResult{Later: true, How: HowCgroup}},
+		"one of them never":      {[]FenceResult{later, never, later}, FenceResult{How: HowMarks}},
+		"never, and then later":  {[]FenceResult{never, later}, FenceResult{How: HowMarks}},
+		"later, and then a sure": {[]FenceResult{later, sure(HowNothing)}, FenceResult{Later: true, How: HowContainer}},
 	} {
 		for range 2 {
 			all, dirs := fences{}, []string{}

@@ -5,11 +5,11 @@
 //
 //	lock        held by the supervisor from before it spawns until everything it owns has ended
 //	abandoned   written by a worker that found neither lock nor exit: a supervisor that comes late must not spawn
-//	started     JSON Started: who the supervisor is and what it owns, fsynced before the command can run
+//	started     JSON StartRecord: who the supervisor is and what it owns, fsynced before the command can run
 //	stdout      what the command wrote, at most Spec.MaxOutput bytes; the rest is drained and counted
 //	stderr      likewise
 //	exit        JSON Exit, written durably once the command has ended
-//	gone        JSON Fenced, written when nothing of it is left
+//	gone        JSON FenceResult, written when nothing of it is left
 //	log         what the supervisor itself had to say: empty, unless something is wrong with it
 //
 // A directory serves one attempt. Whoever tries an operation again takes a new one.
@@ -46,8 +46,8 @@ func Mark(session, operation string) string { return session + "/" + operation }
 // Identity is a process that cannot be mistaken for another one.
 type Identity = process.Identity
 
-// Started is the record before the command runs.
-type Started struct {
+// StartRecord is the record before the command runs.
+type StartRecord struct {
 	Supervisor Identity  `json:"supervisor"`
 	Mark       string    `json:"mark"`
 	Cgroup     string    `json:"cgroup,omitempty"`   // directory of its own cgroup v2, which may not have been made yet
@@ -82,7 +82,7 @@ const (
 
 func (s Status) String() string { return [...]string{"not started", "running", "ended", "lost"}[s] }
 
-// Values of Fenced.How.
+// Values of FenceResult.How.
 const (
 	HowCgroup    = "cgroup"
 	HowSubreaper = "subreaper"
@@ -93,8 +93,8 @@ const (
 	HowNothing   = "nothing started"
 )
 
-// Fenced says what is left after a fence. Sure is false where something may have escaped our sight.
-type Fenced struct {
+// FenceResult says what is left after a fence. Sure is false where something may have escaped our sight.
+type FenceResult struct {
 	Sure      bool   `json:"sure"`
 	How       string `json:"how"`
 	Survivors []int  `json:"survivors,omitempty"`
@@ -112,8 +112,8 @@ type Launcher interface {
 	// Interrupt asks the command to stop in its own way; after the grace period the supervisor ends the tree.
 	Interrupt(ctx context.Context, dir string) error
 	// Fence ends everything of this operation, with or without a living supervisor.
-	Fence(ctx context.Context, dir string) Fenced
+	Fence(ctx context.Context, dir string) FenceResult
 	// Cancel is Fence of an operation that was cancelled. With some providers it ends the whole sandbox, in which nothing can be
 	// started any more.
-	Cancel(ctx context.Context, dir string) Fenced
+	Cancel(ctx context.Context, dir string) FenceResult
 }

@@ -569,7 +569,7 @@ func TestAStrangerWithARecordedIDIsNeverTouched(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.close()
-		if err := r.write(startedName, Started{Supervisor: id, Mark: "s/o", NoCgroup: "none"}); err != nil {
+		if err := r.write(startedName, StartRecord{Supervisor: id, Mark: "s/o", NoCgroup: "none"}); err != nil {
 			t.Fatal(err)
 		}
 		ctx := bounded(t)
@@ -599,7 +599,7 @@ func TestAnotherBootIsAbsence(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.close()
-	if err := r.write(startedName, Started{Supervisor: process.Identity{PID: os.Getpid(), StartTime: 1, BootID: "another", PIDNS: "pid:[1]"}, Mark: "s/o"}); err != nil {
+	if err := r.write(startedName, StartRecord{Supervisor: process.Identity{PID: os.Getpid(), StartTime: 1, BootID: "another", PIDNS: "pid:[1]"}, Mark: "s/o"}); err != nil {
 		t.Fatal(err)
 	}
 	if f := here().Fence(bounded(t), dir); !f.Sure || f.How != HowBoot {
@@ -619,7 +619,7 @@ func TestAForgedControlGroupIsNotEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.close()
-	if err := r.write(startedName, Started{Supervisor: self, Mark: "s/o", Cgroup: "/sys/fs/cgroup/unified"}); err != nil {
+	if err := r.write(startedName, StartRecord{Supervisor: self, Mark: "s/o", Cgroup: "/sys/fs/cgroup/unified"}); err != nil {
 		t.Fatal(err)
 	}
 	if f := here().Fence(bounded(t), dir); f.Sure {

@@ -122,7 +122,7 @@ type supervisor struct {
 	lk         *lock.Lock
 	exit, gone *recordSlot
 	out        [2]*streamSink
-	started    Started
+	started    StartRecord
 	cgroup     *process.Cgroup
 
 	pid      int // of the command; 0 where it could not be started
@@ -212,7 +212,7 @@ func (s *supervisor) spawn() error {
 	for i, to := range []**process.File{&c.Stdout, &c.Stderr} {
 		st, w, err := process.NewStream(s.out[i].write)
 		if err != nil {
-			s.failed(126, err)
+			s.recordFailure(126, err)
 			return nil
 		}
 		s.streams[i], *to = st, w
@@ -221,12 +221,12 @@ func (s *supervisor) spawn() error {
 	}
 	feed, err := stdin(&c, s.spec.Stdin)
 	if err != nil {
-		s.failed(126, err)
+		s.recordFailure(126, err)
 		return nil
 	}
 	files = append(files, c.Stdin)
 	if c.Path, err = process.Find(c.Argv[0], environmentValue(c.Env, "PATH"), c.Dir); err != nil {
-		s.failed(notFound(err), err)
+		s.recordFailure(notFound(err), err)
 		return nil
 	}
 	if s.started.Cgroup != "" {
@@ -235,7 +235,7 @@ func (s *supervisor) spawn() error {
 			crash.Point("supervise/after-cgroup")
 			c.Cgroup = s.cgroup
 		} else if err := s.withoutCgroup(err); err != nil {
-			s.failed(126, err)
+			s.recordFailure(126, err)
 			return nil
 		}
 	}
@@ -257,7 +257,7 @@ func (s *supervisor) spawn() error {
 	}
 	if err != nil {
 		feed(false)
-		s.failed(notFound(err), err)
+		s.recordFailure(notFound(err), err)
 		return nil
 	}
 	s.pid = pid
@@ -276,7 +276,7 @@ func (s *supervisor) withoutCgroup(why error) error {
 	return s.recordStarted()
 }
 
-func (s *supervisor) failed(code int, err error) {
+func (s *supervisor) recordFailure(code int, err error) {
 	s.ended = true
 	why := err.Error()
 	if errors.Is(err, fs.ErrNotExist) && !strings.Contains(s.spec.Argv[0], "/") {
@@ -447,7 +447,7 @@ func (s *supervisor) commitRecord(to *recordSlot, v any) {
 
 // finish writes that nothing is left, and gives the lock up last.
 func (s *supervisor) finish() error {
-	f := Fenced{Sure: true, How: HowSubreaper, At: s.now().UTC()}
+	f := FenceResult{Sure: true, How: HowSubreaper, At: s.now().UTC()}
 	if s.cgroup != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), cgroupGrace)
 		defer cancel()

@@ -16,8 +16,8 @@ import (
 	"unicode"
 )
 
-// banned are words that no exported or package-level name has, whole: "goOn" is in goOnWith, and not in cargoOnce. What they hide
-// is said by the field's word: a path, directory or position instead of a place, inspect or observe instead of look.
+// banned are words that no file, package-level name, field or method has, whole: "goOn" is in goOnWith, and not in cargoOnce. What they
+// hide is said by the field's word: a path, directory or position instead of a place, inspect or observe instead of look.
 func banned() []string {
 	return []string{
 		"apart", "besides", "goOn", "held", "look", "looked", "looks", "place", "placed", "places", "spoilt", "strange", "told", "untold", "wayOn",
@@ -51,6 +51,10 @@ func bannedNames(root string) (found []string, err error) {
 		if err != nil {
 			return err
 		}
+		if word := bannedWord(strings.TrimSuffix(e.Name(), ".go")); word != "" {
+			rel, _ := filepath.Rel(root, path)
+			seen[fmt.Sprintf("%s (%s)", filepath.ToSlash(rel), word)] = true
+		}
 		for _, id := range declared(f) {
 			if word := bannedWord(id.Name); word != "" {
 				at := fset.Position(id.Pos())
@@ -63,7 +67,7 @@ func bannedNames(root string) (found []string, err error) {
 	return slices.Sorted(maps.Keys(seen)), err
 }
 
-// declared are the package-level names of a file, its methods, and the exported fields and methods of its types.
+// declared are the package-level names of a file, its methods, and the fields and methods of its types.
 func declared(f *ast.File) (out []*ast.Ident) {
 	for _, d := range f.Decls {
 		switch d := d.(type) {
@@ -98,9 +102,7 @@ func members(t ast.Expr) (out []*ast.Ident) {
 		if list != nil {
 			for _, field := range list.List {
 				for _, id := range field.Names {
-					if id.IsExported() {
-						out = append(out, id)
-					}
+					out = append(out, id)
 				}
 			}
 		}

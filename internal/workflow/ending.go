@@ -58,9 +58,9 @@ func (e *Engine) endCancelled(ctx context.Context) (Outcome, error) {
 	return e.finish(ctx, Cancelled, nil, nil)
 }
 
-// failed ends the run where the workflow exceeded its limits, which is a failure of its own. Other errors are laufwerk's, and are
+// endFailed ends the run where the workflow exceeded its limits, which is a failure of its own. Other errors are laufwerk's, and are
 // returned.
-func (e *Engine) failed(ctx context.Context, err error) (Outcome, error) {
+func (e *Engine) endFailed(ctx context.Context, err error) (Outcome, error) {
 	if !failure.Is(err, failure.LimitExceeded) {
 		return Outcome{}, err
 	}
@@ -78,7 +78,7 @@ func (e *Engine) failed(ctx context.Context, err error) (Outcome, error) {
 // cancelInFlight ends the operations that are in progress when the workflow no longer waits for them: their processes are fenced, and they
 // are journaled as cancelled. A non-nil outcome is that of Run: the worker had to leave before all had ended.
 func (e *Engine) cancelInFlight() (*Outcome, error) {
-	for op := range e.live {
+	for op := range e.inFlight {
 		op.cancelled = true
 		op.cancel(session.ErrCancelled)
 	}
@@ -89,13 +89,13 @@ func (e *Engine) cancelInFlight() (*Outcome, error) {
 		}
 	}
 	e.queue = nil
-	for len(e.live) > 0 {
+	for len(e.inFlight) > 0 {
 		select {
 		case ev := <-e.events:
 			if !ev.ended {
 				continue
 			}
-			delete(e.live, ev.op)
+			delete(e.inFlight, ev.op)
 			if out := e.suspendedOutcome(ev); out != nil {
 				return out, nil
 			}
@@ -132,7 +132,7 @@ func (e *Engine) finish(ctx context.Context, state string, value json.RawMessage
 	if err := e.journal.Append(r); err != nil {
 		return out, err
 	}
-	e.over = true
+	e.endRecorded = true
 	e.emptyInbox()
 	return out, nil
 }

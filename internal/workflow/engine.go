@@ -73,40 +73,40 @@ type Outcome struct {
 	Value   json.RawMessage // of a run that succeeded
 	Err     error           // why it failed; or why it was interrupted, where no person did that
 	Ending  error           // what Ending could not release
-	Waiting []Waiting
+	Waiting []Question
 }
 
 // Engine executes one run once.
 type Engine struct {
 	Config
-	journal Log
-	past    *history
-	asked   map[string]*Op // all that the workflow asked for, by identity
-	byChild map[string]*Op // the same, by the child's ids
-	order   []*Op          // whose completions the child has, in that order
-	queue   []*Op          // asked for, and not launched yet
-	live    map[*Op]bool   // launched, and not ended yet
-	events  chan event
-	wg      sync.WaitGroup
-	parent  context.Context
-	stop    context.CancelCauseFunc
-	end     *protocol.Message // done or error
-	over    bool              // the end is journaled: no record may follow it
-	answers map[string]chan journal.Message
-	seen    map[string]bool   // the ids of messages that a question has received
-	ready   []event           // of instant operations, to be handled in order
-	look    bool              // the inbox may have a new message
-	given   map[string]string // by the question's key: the id of the answer that it is checking
-	amu     sync.Mutex        // guards answers
-	cancel  *journal.Message  // the request to cancel the run
+	journal      Log
+	past         *history
+	asked        map[string]*Op // all that the workflow asked for, by identity
+	byChild      map[string]*Op // the same, by the child's ids
+	order        []*Op          // whose completions the child has, in that order
+	queue        []*Op          // asked for, and not launched yet
+	inFlight     map[*Op]bool   // launched, and not ended yet
+	events       chan event
+	wg           sync.WaitGroup
+	parent       context.Context
+	stop         context.CancelCauseFunc
+	end          *protocol.Message // done or error
+	endRecorded  bool              // the end is journaled: no record may follow it
+	answers      map[string]chan journal.Message
+	received     map[string]bool   // the ids of messages that a question has received
+	ready        []event           // of instant operations, to be handled in order
+	inboxChanged bool              // the inbox may have a new message
+	checking     map[string]string // by the question's key: the id of the answer that it is checking
+	amu          sync.Mutex        // guards answers
+	cancel       *journal.Message  // the request to cancel the run
 }
 
 // event is what an operation reports to the engine.
 type event struct {
 	op      *Op
-	waiting *Waiting // it waits for a person
-	refused string   // the id of a message whose answer did not fit
-	nobody  bool     // the person at the terminal has left
+	waiting *Question // it waits for a person
+	refused string    // the id of a message whose answer did not fit
+	nobody  bool      // the person at the terminal has left
 	value   any
 	meta    any
 	err     error
@@ -116,9 +116,9 @@ type event struct {
 // New prepares an engine.
 func New(c Config) (*Engine, error) {
 	e := &Engine{
-		Config: c, journal: c.Log, past: readHistory(c.Records), asked: map[string]*Op{}, byChild: map[string]*Op{}, live: map[*Op]bool{},
+		Config: c, journal: c.Log, past: readHistory(c.Records), asked: map[string]*Op{}, byChild: map[string]*Op{}, inFlight: map[*Op]bool{},
 		events: make(chan event, 64), answers: map[string]chan journal.Message{},
-		seen: map[string]bool{}, given: map[string]string{},
+		received: map[string]bool{}, checking: map[string]string{},
 	}
 	e.parent, e.stop = context.WithCancelCause(context.Background())
 	return e, nil
@@ -169,7 +169,7 @@ func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 		}
 	}
 	if err != nil {
-		return e.failed(ctx, err)
+		return e.endFailed(ctx, err)
 	}
 	return e.handleEnd(ctx)
 }
@@ -177,8 +177,8 @@ func (e *Engine) Run(ctx context.Context) (Outcome, error) {
 // runOnce launches what is queued and handles one event. A non-nil outcome is that of Run.
 func (e *Engine) runOnce(ctx context.Context) (*Outcome, error) {
 	// The inbox is read when it may have a new message, and always before the worker leaves because all operations wait.
-	if e.look || e.pendingQuestions() != nil {
-		e.look = false
+	if e.inboxChanged || e.pendingQuestions() != nil {
+		e.inboxChanged = false
 		if err := e.takeMessages(); err != nil {
 			return nil, err
 		}
@@ -190,10 +190,10 @@ func (e *Engine) runOnce(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	switch waiting := e.pendingQuestions(); {
-	case len(e.live) == 0 && e.cancel != nil:
+	case len(e.inFlight) == 0 && e.cancel != nil:
 		out, err := e.finish(ctx, Cancelled, nil, nil)
 		return &out, err
-	case len(e.live) == 0:
+	case len(e.inFlight) == 0:
 		err := failure.New(failure.WorkflowFailed, "the workflow waits for something that is no operation, and nothing is under way that could end that")
 		out, ferr := e.finish(ctx, Failed, nil, err)
 		return &out, ferr
@@ -205,7 +205,7 @@ func (e *Engine) runOnce(ctx context.Context) (*Outcome, error) {
 		case ev := <-e.events: // first, so that a workflow which asks for the time again and again does not starve the others
 			return e.handle(ctx, ev)
 		case <-e.Changed:
-			e.look = true
+			e.inboxChanged = true
 			return nil, nil
 		default:
 			ev := e.ready[0]
@@ -217,7 +217,7 @@ func (e *Engine) runOnce(ctx context.Context) (*Outcome, error) {
 	case ev := <-e.events:
 		return e.handle(ctx, ev)
 	case <-e.Changed:
-		e.look = true
+		e.inboxChanged = true
 	case <-e.parent.Done():
 	}
 	return nil, nil
@@ -256,7 +256,7 @@ func (e *Engine) replayCompletion(ctx context.Context, op *Op) error {
 			break
 		}
 	}
-	r := op.kept.done
+	r := op.kept.completion
 	c, err := e.load(r)
 	if err != nil {
 		return err
@@ -274,7 +274,7 @@ func (e *Engine) replayCompletion(ctx context.Context, op *Op) error {
 // launch executes an operation in a goroutine of its own, or at once where it is instant. A cancelled operation that has no attempt
 // in progress is not executed, only what an earlier worker left of it is ended.
 func (e *Engine) launch(op *Op) {
-	e.live[op] = true
+	e.inFlight[op] = true
 	ctx, cancel := context.WithCancelCause(e.parent)
 	op.cancel = cancel
 	cancelled := e.cancelled(op)
@@ -318,9 +318,9 @@ func (e *Engine) cancelled(op *Op) bool { return op.cancelled || e.cancel != nil
 func (e *Engine) handle(ctx context.Context, ev event) (*Outcome, error) {
 	switch {
 	case ev.refused != "":
-		e.look = true // a second answer may have been left in the inbox behind this one
-		if e.given[ev.op.Call.Key] == ev.refused {
-			delete(e.given, ev.op.Call.Key)
+		e.inboxChanged = true // a second answer may have been left in the inbox behind this one
+		if e.checking[ev.op.Call.Key] == ev.refused {
+			delete(e.checking, ev.op.Call.Key)
 		}
 	case ev.nobody:
 		e.Stay = false
@@ -332,7 +332,7 @@ func (e *Engine) handle(ctx context.Context, ev event) (*Outcome, error) {
 	if !ev.ended {
 		return nil, nil
 	}
-	delete(e.live, ev.op)
+	delete(e.inFlight, ev.op)
 	if out := e.suspendedOutcome(ev); out != nil {
 		return out, nil
 	}
@@ -385,7 +385,7 @@ func (e *Engine) drain() {
 	done := make(chan struct{})
 	go func() { e.wg.Wait(); close(done) }()
 	keep := func(ev event) {
-		if ev.ended && ev.err == nil && !e.over {
+		if ev.ended && ev.err == nil && !e.endRecorded {
 			_, _ = e.recordCompletion(ev)
 		}
 	}
@@ -407,18 +407,18 @@ func (e *Engine) drain() {
 }
 
 // pendingQuestions are the questions where every operation in progress waits for a person and none has an answer to check; nil otherwise.
-func (e *Engine) pendingQuestions() []Waiting {
-	if len(e.live) == 0 {
+func (e *Engine) pendingQuestions() []Question {
+	if len(e.inFlight) == 0 {
 		return nil
 	}
-	var out []Waiting
-	for op := range e.live {
-		if op.waiting == nil || e.given[op.waiting.Key] != "" || e.cancelled(op) {
+	var out []Question
+	for op := range e.inFlight {
+		if op.waiting == nil || e.checking[op.waiting.Key] != "" || e.cancelled(op) {
 			return nil
 		}
 		out = append(out, *op.waiting)
 	}
-	slices.SortFunc(out, func(a, b Waiting) int {
+	slices.SortFunc(out, func(a, b Question) int {
 		return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Key, b.Key))
 	})
 	return out

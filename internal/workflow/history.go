@@ -18,15 +18,15 @@ type Completion struct {
 
 // operationHistory is what the journal knows of one operation.
 type operationHistory struct {
-	id       string
-	call     *protocol.Call
-	digest   string
-	attempt  int             // of the last started record, 0 if it never started
-	data     json.RawMessage // of that record; nil if there is no attempt to join
-	cut      int             // the number of the last attempt that was cut
-	done     *journal.Record // its completion
-	index    int             // the index of that record in the journal
-	optional bool            // recorded after a completion that was reopened: the workflow need not ask for it again
+	id         string
+	call       *protocol.Call
+	digest     string
+	attempt    int             // of the last started record, 0 if it never started
+	data       json.RawMessage // of that record; nil if there is no attempt to join
+	cut        int             // the number of the last attempt that was cut
+	completion *journal.Record // its completion
+	index      int             // the index of that record in the journal
+	optional   bool            // recorded after a completion that was reopened: the workflow need not ask for it again
 }
 
 // history is what the journal knows of all operations.
@@ -55,7 +55,7 @@ func readHistory(records []journal.Record) *history {
 			case journal.Cut:
 				p.cut = r.Attempt
 			case journal.Completed:
-				p.done, p.index, p.optional = r, i, false
+				p.completion, p.index, p.optional = r, i, false
 				h.completed = append(h.completed, p)
 			}
 		case journal.Reopened:
@@ -70,17 +70,17 @@ func readHistory(records []journal.Record) *history {
 // they are executed if the workflow asks for them.
 func (h *history) reopen(id string) {
 	w := h.ops[id]
-	if w == nil || w.done == nil {
+	if w == nil || w.completion == nil {
 		return
 	}
-	w.done = nil
+	w.completion = nil
 	for _, p := range h.ops {
-		if p.done == nil || p.index < w.index {
+		if p.completion == nil || p.index < w.index {
 			continue
 		}
 		p.optional = true
-		if p.done.Error != nil && p.done.Error.Class == "Cancelled" {
-			p.done, p.data = nil, nil
+		if p.completion.Error != nil && p.completion.Error.Class == "Cancelled" {
+			p.completion, p.data = nil, nil
 		}
 	}
 	for i, p := range h.completed {

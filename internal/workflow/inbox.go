@@ -23,17 +23,17 @@ func (e *Engine) takeMessages() error {
 		case journal.Cancel:
 			e.cancel = &m
 			e.emit(journal.Event{Kind: "notice", Text: "the run is being cancelled" + cancelReason(m.Reason)})
-			for op := range e.live {
+			for op := range e.inFlight {
 				op.cancel(session.ErrCancelled)
 			}
 			return nil
 		case journal.Answer:
-			if e.seen[m.ID()] || behind[m.Key] {
+			if e.received[m.ID()] || behind[m.Key] {
 				continue
 			}
 			select {
 			case e.answer(m.Key) <- m:
-				e.seen[m.ID()], e.given[m.Key] = true, m.ID()
+				e.received[m.ID()], e.checking[m.Key] = true, m.ID()
 			default: // an earlier answer is not checked yet
 				behind[m.Key] = true
 			}

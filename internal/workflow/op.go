@@ -44,12 +44,12 @@ type Op struct {
 	failed    *protocol.Error
 	cancel    context.CancelCauseFunc
 	cancelled bool
-	waiting   *Waiting
+	waiting   *Question
 	engine    *Engine
 }
 
-// Waiting is a question that an operation waits for a person to answer.
-type Waiting struct {
+// Question is a question that an operation waits for a person to answer.
+type Question struct {
 	Key         string   `json:"key"`
 	Type        string   `json:"type"` // confirm, text, select
 	Title       string   `json:"title"`
@@ -140,7 +140,7 @@ func (e *Engine) redactCall(c protocol.Call) protocol.Call {
 }
 
 // WaitForPerson says that this operation waits for a person; the worker may leave when every operation does.
-func (o *Op) WaitForPerson(w Waiting) { o.engine.postEvent(event{op: o, waiting: &w}) }
+func (o *Op) WaitForPerson(w Question) { o.engine.postEvent(event{op: o, waiting: &w}) }
 
 // Event adds to the run's event log.
 func (o *Op) Event(ev journal.Event) {

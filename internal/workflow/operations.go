@@ -57,7 +57,7 @@ func NewOperations(c OperationsConfig) *Operations {
 		Secrets: c.Secrets, Workspace: o.workspaces.sessionWorkspace, HostEnv: func(name string) (string, bool) { v, ok := c.HostVars[name]; return v, ok }, Now: c.Now, EventsFrom: c.EventsFrom,
 	})
 	o.workspaces.quiet = o.sessions.WithoutWriter
-	o.humans = &questioner{ask: c.Ask, freeze: o.workspaces.freezeForQuestion, again: o.workspaces.refreeze, binds: o.workspaces.bind}
+	o.humans = &questioner{ask: c.Ask, freeze: o.workspaces.freezeForQuestion, refreeze: o.workspaces.refreeze, bind: o.workspaces.bind}
 	return o
 }
 
@@ -67,7 +67,7 @@ func (o *Operations) Handlers() map[string]Handler {
 	h[protocol.OpWorkspaceOpen] = Handler{Do: o.workspaces.open, Recall: o.workspaces.restoreWorkspace, Forget: o.workspaces.discard, Private: withoutDefinition}
 	h[protocol.OpWorkspaceDiff] = Handler{Do: o.workspaces.diff}
 	h[protocol.OpWorkspaceWriteBack] = Handler{Do: o.workspaces.writeBack}
-	h[protocol.OpHuman] = Handler{Do: o.humans.askPerson, Recall: o.humans.recall}
+	h[protocol.OpHuman] = Handler{Do: o.humans.askPerson, Recall: o.humans.restoreAnswer}
 	h[protocol.OpHumanNotify] = Handler{Do: notify}
 	h[protocol.OpClockNow] = Handler{Do: runClockNow, Instant: true}
 	h[protocol.OpClockSleep] = Handler{Do: runClockSleep}
@@ -79,7 +79,7 @@ func (o *Operations) End(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, CloseTimeout)
 	defer cancel()
 	err := o.sessions.CloseAll(ctx)
-	if dropErr := o.c.Driver.DropHolds(ctx, o.c.Run); err == nil {
+	if dropErr := o.c.Driver.DropLocks(ctx, o.c.Run); err == nil {
 		err = dropErr
 	}
 	return err

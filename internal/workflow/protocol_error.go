@@ -54,9 +54,9 @@ func Failure(w *protocol.Error) error {
 	var raw []string
 	for k, v := range w.Fields {
 		switch {
-		case k == "paths" && recode(v, &f.Paths):
-		case k == "pathBase64" && recode(v, &raw):
-		case k == "conditions" && recode(v, &f.Conditions):
+		case k == "paths" && convertJSON(v, &f.Paths):
+		case k == "pathBase64" && convertJSON(v, &raw):
+		case k == "conditions" && convertJSON(v, &f.Conditions):
 		default:
 			_ = f.WithField(k, v)
 		}
@@ -68,8 +68,8 @@ func Failure(w *protocol.Error) error {
 	return f
 }
 
-// recode reads a field through JSON, which it may have passed already or not.
-func recode(v, into any) bool {
+// convertJSON reads a field through JSON, which it may have passed already or not.
+func convertJSON(v, into any) bool {
 	b, err := json.Marshal(v)
 	return err == nil && json.Unmarshal(b, into) == nil
 }

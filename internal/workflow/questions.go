@@ -28,14 +28,14 @@ type humanArgs struct {
 	Workspace   string   `json:"workspace,omitempty"`
 }
 
-// Asked is what the journal keeps of a question: the data of its attempt.
-type Asked struct {
+// QuestionRecord is what the journal keeps of a question: the data of its attempt.
+type QuestionRecord struct {
 	Since  int64  `json:"since"`
 	Digest string `json:"digest,omitempty"` // of the frozen content that the answer is bound to
 }
 
-// Answered is what the journal keeps of an answer.
-type Answered struct {
+// AnswerRecord is what the journal keeps of an answer.
+type AnswerRecord struct {
 	Workspace string         `json:"workspace,omitempty"`
 	Digest    string         `json:"digest,omitempty"`
 	Who       journal.Sender `json:"who"`
@@ -45,15 +45,15 @@ type Answered struct {
 var ErrNobody = errors.New("nobody is at the terminal any more")
 
 // Asker asks at a terminal. It returns the answer as JSON, or the context's cause when the question was answered elsewhere.
-type Asker func(ctx context.Context, q Waiting) (json.RawMessage, journal.Sender, error)
+type Asker func(ctx context.Context, q Question) (json.RawMessage, journal.Sender, error)
 
 // questioner executes the operations that ask people.
 type questioner struct {
-	ask    Asker // nil where nobody is at a terminal
-	freeze func(ctx context.Context, workspace string) (digest string, err error)
-	again  func(ctx context.Context, workspace, digest string) error // freezes again if the frozen content is damaged
-	mu     sync.Mutex                                                // one question at a time on the terminal
-	binds  func(workspace, digest string, kind string, answer json.RawMessage)
+	ask      Asker // nil where nobody is at a terminal
+	freeze   func(ctx context.Context, workspace string) (digest string, err error)
+	refreeze func(ctx context.Context, workspace, digest string) error // freezes again if the frozen content is damaged
+	mu       sync.Mutex                                                // one question at a time on the terminal
+	bind     func(workspace, digest string, kind string, answer json.RawMessage)
 }
 
 func (h *questioner) askPerson(ctx context.Context, op *Op) (any, any, error) {
@@ -61,13 +61,13 @@ func (h *questioner) askPerson(ctx context.Context, op *Op) (any, any, error) {
 	if err := json.Unmarshal(op.Call.Args, &a); err != nil {
 		return nil, nil, err
 	}
-	var asked Asked
+	var asked QuestionRecord
 	if _, data := op.Attempts(); len(data) > 0 {
 		if err := json.Unmarshal(data, &asked); err != nil {
 			return nil, nil, err
 		}
 		if a.Workspace != "" {
-			if err := h.again(ctx, a.Workspace, asked.Digest); err != nil {
+			if err := h.refreeze(ctx, a.Workspace, asked.Digest); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -84,20 +84,20 @@ func (h *questioner) askPerson(ctx context.Context, op *Op) (any, any, error) {
 			return nil, nil, err
 		}
 	}
-	q := a.waiting(op.Call.Key, asked)
+	q := a.question(op.Call.Key, asked)
 	op.WaitForPerson(q)
 	value, who, err := h.answer(ctx, op, q)
 	if err != nil {
 		return nil, nil, err
 	}
 	if a.Workspace != "" {
-		h.binds(a.Workspace, asked.Digest, a.Type, value)
+		h.bind(a.Workspace, asked.Digest, a.Type, value)
 	}
-	return value, Answered{Workspace: a.Workspace, Digest: asked.Digest, Who: who}, nil
+	return value, AnswerRecord{Workspace: a.Workspace, Digest: asked.Digest, Who: who}, nil
 }
 
 // answer is the first answer that fits, from the terminal or from the inbox.
-func (h *questioner) answer(ctx context.Context, op *Op, q Waiting) (json.RawMessage, journal.Sender, error) {
+func (h *questioner) answer(ctx context.Context, op *Op, q Question) (json.RawMessage, journal.Sender, error) {
 	type reply struct {
 		value json.RawMessage
 		who   journal.Sender
@@ -149,7 +149,7 @@ func (h *questioner) answer(ctx context.Context, op *Op, q Waiting) (json.RawMes
 }
 
 // Check says whether a JSON value answers the question.
-func (q Waiting) Check(value json.RawMessage) error {
+func (q Question) Check(value json.RawMessage) error {
 	var s *string // null is no answer
 	var b *bool
 	switch q.Type {
@@ -176,13 +176,13 @@ func (q Waiting) Check(value json.RawMessage) error {
 	}
 }
 
-func (h *questioner) recall(call protocol.Call, c Completion) error {
+func (h *questioner) restoreAnswer(call protocol.Call, c Completion) error {
 	var a humanArgs
-	var was Answered
+	var was AnswerRecord
 	if c.Error != nil || json.Unmarshal(call.Args, &a) != nil || json.Unmarshal(c.Meta, &was) != nil || was.Workspace == "" {
 		return nil //nolint:nilerr // an unbound question leaves nothing to remember
 	}
-	h.binds(was.Workspace, was.Digest, a.Type, c.Value)
+	h.bind(was.Workspace, was.Digest, a.Type, c.Value)
 	return nil
 }
 
@@ -208,10 +208,10 @@ func QuestionID(key string) string {
 }
 
 // OpenQuestions are the questions in a journal that were asked and not answered.
-func OpenQuestions(records []journal.Record) []Waiting {
+func OpenQuestions(records []journal.Record) []Question {
 	var order []string
 	calls := map[string]*protocol.Call{} // a question that was cancelled may be asked again
-	open := map[string]Waiting{}
+	open := map[string]Question{}
 	for _, r := range records {
 		if r.Call != nil {
 			calls[r.Op] = r.Call
@@ -219,19 +219,19 @@ func OpenQuestions(records []journal.Record) []Waiting {
 		switch call := calls[r.Op]; {
 		case r.Type == journal.Started && call != nil && call.Op == protocol.OpHuman:
 			var a humanArgs
-			var asked Asked
+			var asked QuestionRecord
 			if json.Unmarshal(call.Args, &a) != nil || json.Unmarshal(r.Data, &asked) != nil {
 				continue
 			}
 			order = append(order, r.Op)
-			open[r.Op] = a.waiting(call.Key, asked)
+			open[r.Op] = a.question(call.Key, asked)
 		case r.Type == journal.Completed:
 			delete(open, r.Op)
 		case r.Type == journal.End:
 			return nil
 		}
 	}
-	var out []Waiting
+	var out []Question
 	for _, id := range order {
 		if q, ok := open[id]; ok {
 			out = append(out, q)
@@ -241,8 +241,8 @@ func OpenQuestions(records []journal.Record) []Waiting {
 	return out
 }
 
-func (a humanArgs) waiting(key string, asked Asked) Waiting {
-	return Waiting{
+func (a humanArgs) question(key string, asked QuestionRecord) Question {
+	return Question{
 		Key: key, Type: a.Type, Title: a.Title, Description: a.Description, Placeholder: a.Placeholder,
 		Options: a.Options, Workspace: a.Workspace, Digest: asked.Digest, Since: asked.Since,
 	}

@@ -66,7 +66,7 @@ func TestTheAnswerIsJournaledWithWhoGaveIt(t *testing.T) {
 	w.worker(confirm("q")).leaves(workflow.Succeeded)
 	for _, r := range w.records {
 		if r.Type == journal.Completed {
-			var a workflow.Answered
+			var a workflow.AnswerRecord
 			if err := json.Unmarshal(r.Meta, &a); err != nil || a.Who.UID != 7 {
 				t.Errorf("%s: %v", r.Meta, err)
 			}
@@ -149,7 +149,7 @@ func TestAnswersFromElsewhereReachALiveWorker(t *testing.T) {
 	w := newRunFixture(t)
 	k := w.worker(confirm("q"))
 	k.stay = true
-	k.ask = func(ctx context.Context, _ workflow.Waiting) (json.RawMessage, journal.Sender, error) {
+	k.ask = func(ctx context.Context, _ workflow.Question) (json.RawMessage, journal.Sender, error) {
 		w.note("asked")
 		<-ctx.Done()
 		return nil, journal.Sender{}, context.Cause(ctx)
@@ -162,7 +162,7 @@ func TestThePersonAtTheTerminal(t *testing.T) {
 	t.Run("answers", func(t *testing.T) {
 		w := newRunFixture(t)
 		k := w.worker(confirm("q"))
-		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Sender, error) {
+		k.stay, k.ask = true, func(context.Context, workflow.Question) (json.RawMessage, journal.Sender, error) {
 			return json.RawMessage("true"), journal.Sender{Terminal: "/dev/pts/1"}, nil
 		}
 		wantValue(t, k.leaves(workflow.Succeeded), "true")
@@ -170,7 +170,7 @@ func TestThePersonAtTheTerminal(t *testing.T) {
 	t.Run("goes away", func(t *testing.T) {
 		w := newRunFixture(t)
 		k := w.worker(confirm("q"))
-		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Sender, error) {
+		k.stay, k.ask = true, func(context.Context, workflow.Question) (json.RawMessage, journal.Sender, error) {
 			return nil, journal.Sender{}, workflow.ErrNobody
 		}
 		k.leaves(workflow.Waits)
@@ -179,7 +179,7 @@ func TestThePersonAtTheTerminal(t *testing.T) {
 		w := newRunFixture(t)
 		var asking, most int
 		k := w.worker(func(s *strand) (any, error) { return s.all(confirm("a"), confirm("b"), confirm("c")) })
-		k.stay, k.ask = true, func(context.Context, workflow.Waiting) (json.RawMessage, journal.Sender, error) {
+		k.stay, k.ask = true, func(context.Context, workflow.Question) (json.RawMessage, journal.Sender, error) {
 			asking++
 			most = max(most, asking)
 			asking--
@@ -193,8 +193,8 @@ func TestThePersonAtTheTerminal(t *testing.T) {
 }
 
 func TestWhatAnswersAQuestion(t *testing.T) {
-	q := func(kind string) workflow.Waiting {
-		return workflow.Waiting{Key: "q", Type: kind, Options: []workflow.Option{{Value: "a"}, {Value: "b"}}}
+	q := func(kind string) workflow.Question {
+		return workflow.Question{Key: "q", Type: kind, Options: []workflow.Option{{Value: "a"}, {Value: "b"}}}
 	}
 	for _, c := range []struct {
 		kind, value string

@@ -108,13 +108,13 @@ func (l cleanLog) Append(r journal.Record) error {
 // CleanEvents redacts events. The output of a command comes in pieces that may split a secret: an end of one that could be the
 // beginning of a secret is held back, becomes part of the next event, and counts as logged (Upto) only then.
 func CleanEvents(s *redact.Secrets, tell func(journal.Event)) func(journal.Event) {
-	c := &cleaner{s: s, tell: tell, outputs: map[string]*output{}}
+	c := &cleaner{s: s, emit: tell, outputs: map[string]*output{}}
 	return c.event
 }
 
 type cleaner struct {
 	s       *redact.Secrets
-	tell    func(journal.Event)
+	emit    func(journal.Event)
 	mu      sync.Mutex
 	outputs map[string]*output // by operation
 }
@@ -145,14 +145,14 @@ func (c *cleaner) event(ev journal.Event) {
 		}
 		ev.Text = text
 		ev.Upto -= int64(o.stream.Pending())
-		c.tell(ev)
+		c.emit(ev)
 		return
 	}
 	ev.Text = c.s.String(ev.Text)
 	if ev.Data != nil {
 		ev.Data = c.s.JSON(ev.Data)
 	}
-	c.tell(ev)
+	c.emit(ev)
 }
 
 func (c *cleaner) flush(op string) {
@@ -163,6 +163,6 @@ func (c *cleaner) flush(op string) {
 	delete(c.outputs, op)
 	if rest := o.stream.Rest(); strings.TrimSpace(rest) != "" {
 		o.last.Text = rest
-		c.tell(o.last)
+		c.emit(o.last)
 	}
 }

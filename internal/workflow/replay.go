@@ -25,7 +25,7 @@ func (e *Engine) replay(ctx context.Context) error {
 		if op == nil {
 			return e.workflowChanged("%s is in the journal, and the workflow did not ask for it again", p.id)
 		}
-		c, err := e.load(p.done)
+		c, err := e.load(p.completion)
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (e *Engine) replay(ctx context.Context) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(e.past.ops)) {
 		p := e.past.ops[id]
-		if p.done == nil && p.attempt > 0 && !p.optional && e.asked[id] == nil {
+		if p.completion == nil && p.attempt > 0 && !p.optional && e.asked[id] == nil {
 			return e.workflowChanged("%s was started, and the workflow did not ask for it again", id)
 		}
 	}
@@ -109,8 +109,8 @@ func (e *Engine) registerCall(m protocol.Message) error {
 			return e.workflowChanged("%s has other arguments than before (%s)", op.ID, difference(p.call, e.redactCall(op.Call).Args))
 		}
 		op.attempt, op.data, op.cut, op.journaled = p.attempt, p.data, p.cut, true
-		op.completed = p.done != nil
-		if p.done != nil && p.optional {
+		op.completed = p.completion != nil
+		if p.completion != nil && p.optional {
 			op.kept = p
 		}
 	}

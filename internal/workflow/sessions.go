@@ -93,7 +93,7 @@ func sessionLifecycleHandlers(m *session.Manager) map[string]Handler {
 				return map[string]string{"key": op.Call.Key}, o, err
 			},
 			Recall: func(call protocol.Call, c Completion) error {
-				var o session.Opened
+				var o session.OpenRecord
 				if c.Error != nil {
 					return nil
 				}
@@ -144,9 +144,9 @@ type fileArgs struct {
 
 // sessionRunRecord is what the journal keeps of a session that ran one turn.
 type sessionRunRecord struct {
-	session.Turned
-	Opened *session.Opened `json:"opened,omitempty"`
-	Closed bool            `json:"closed,omitempty"`
+	session.TurnRecord
+	Opened *session.OpenRecord `json:"opened,omitempty"`
+	Closed bool                `json:"closed,omitempty"`
 }
 
 // runSession opens a session, asks once, and closes it, as one operation: opening and closing can be repeated, and the attempt of
@@ -172,7 +172,7 @@ func runSession(ctx context.Context, m *session.Manager, op *Op) (any, any, erro
 		if staysOpen(err) {
 			return nil, nil, err
 		}
-		answer.Ran = &sessionRunRecord{Turned: t, Opened: &o}
+		answer.Ran = &sessionRunRecord{TurnRecord: t, Opened: &o}
 		if err != nil {
 			answer.Error = WireError(err)
 		} else if answer.Value, err = json.Marshal(value); err != nil {
@@ -204,11 +204,11 @@ func staysOpen(err error) bool {
 	return err != nil && (isMachineFailure(err) || isSuspension(err))
 }
 
-func operationResult[V any](value V, t session.Turned, err error) (any, any, error) {
+func operationResult[V any](value V, t session.TurnRecord, err error) (any, any, error) {
 	return value, t, err
 }
 
-func restoreSession(m *session.Manager, call protocol.Call, o session.Opened) error {
+func restoreSession(m *session.Manager, call protocol.Call, o session.OpenRecord) error {
 	var a session.OpenArgs
 	if err := json.Unmarshal(call.Args, &a); err != nil {
 		return failure.Wrap(err, failure.JournalInvalid, "read how a session was opened")
@@ -217,7 +217,7 @@ func restoreSession(m *session.Manager, call protocol.Call, o session.Opened) er
 }
 
 func restoreTurn(m *session.Manager, key string, c Completion) error {
-	var t session.Turned
+	var t session.TurnRecord
 	if len(c.Meta) > 0 {
 		if err := json.Unmarshal(c.Meta, &t); err != nil {
 			return failure.Wrap(err, failure.JournalInvalid, "read how a turn ended")

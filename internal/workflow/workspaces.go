@@ -136,12 +136,12 @@ func (w *workspaces) allocate(ctx context.Context, op *Op, o *openedWorkspace, s
 		if err != nil {
 			return err
 		}
-		req.Holds = []claims.HoldRequest{{Key: sourceHold(source.Root), Mode: claims.Exclusive, Run: w.c.Run, What: "direct workspace", Busy: failure.WorkspaceBusy}}
+		req.Locks = []claims.LockRequest{{Key: sourceLock(source.Root), Mode: claims.Exclusive, Run: w.c.Run, What: "direct workspace", Busy: failure.WorkspaceBusy}}
 	}
 	if _, err := w.c.Driver.Allocate(ctx, req); err != nil {
 		return err
 	}
-	made, err := workspace.LoadOpened(spec.Dir)
+	made, err := workspace.LoadOpenRecord(spec.Dir)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (w *workspaces) resolvePath(p string) string {
 	}
 }
 
-func sourceHold(id workspace.RootID) string { return fmt.Sprintf("source/%d:%d", id.Dev, id.Ino) }
+func sourceLock(id workspace.RootID) string { return fmt.Sprintf("source/%d:%d", id.Dev, id.Ino) }
 
 func (w *workspaces) remember(o *openedWorkspace) {
 	w.mu.Lock()
@@ -369,7 +369,7 @@ func (w *workspaces) apply(ctx context.Context, op *Op, o *openedWorkspace, allo
 	if err != nil {
 		return f, err
 	}
-	return f, w.withSourceHold(ctx, f, op.ID, dir, func() error {
+	return f, w.withSourceLock(ctx, f, op.ID, dir, func() error {
 		switch {
 		case finished: // its worker was killed before the completion was journaled
 			return nil
@@ -419,12 +419,12 @@ func (w *workspaces) approvedContent(ctx context.Context, o *openedWorkspace) (w
 	return approved, b.approved, err
 }
 
-// withSourceHold calls fn with the source locked against other write-backs. The lock is kept, over a kill too, until the plan is applied
+// withSourceLock calls fn with the source locked against other write-backs. The lock is kept, over a kill too, until the plan is applied
 // or undone.
-func (w *workspaces) withSourceHold(ctx context.Context, f workspace.Freeze, op, dir string, fn func() error) error {
-	holder := WriteBackHolder(w.c.Run, op)
-	err := w.c.Driver.TakeHold(ctx, claims.HoldRequest{
-		Key: sourceHold(f.Root), Mode: claims.Exclusive, Holder: holder, Run: w.c.Run, What: "write-back", Busy: failure.WriteBackConflict,
+func (w *workspaces) withSourceLock(ctx context.Context, f workspace.Freeze, op, dir string, fn func() error) error {
+	holder := WriteBackLockHolder(w.c.Run, op)
+	err := w.c.Driver.TakeLock(ctx, claims.LockRequest{
+		Key: sourceLock(f.Root), Mode: claims.Exclusive, Holder: holder, Run: w.c.Run, What: "write-back", Busy: failure.WriteBackConflict,
 	})
 	if err != nil {
 		return err
@@ -433,18 +433,18 @@ func (w *workspaces) withSourceHold(ctx context.Context, f workspace.Freeze, op,
 	if left, lookErr := writeback.Pending(dir); left != nil || lookErr != nil {
 		return errors.Join(err, lookErr)
 	}
-	if dropErr := w.c.Driver.DropHolds(context.WithoutCancel(ctx), holder); err == nil {
+	if dropErr := w.c.Driver.DropLocks(context.WithoutCancel(ctx), holder); err == nil {
 		err = dropErr
 	}
 	return err
 }
 
-// WriteBackHolder is the holder of the lock on a source while a write-back of a run is in progress.
-func WriteBackHolder(run, op string) string { return run + "/" + op }
+// WriteBackLockHolder is the holder of the lock on a source while a write-back of a run is in progress.
+func WriteBackLockHolder(run, op string) string { return run + "/" + op }
 
-// IsWriteBackHolder says whether a holder is the write-back of the run whose plan is in the folder; with "", any write-back of the
+// IsWriteBackLockHolder says whether a holder is the write-back of the run whose plan is in the folder; with "", any write-back of the
 // run.
-func IsWriteBackHolder(holder, run, folder string) bool {
+func IsWriteBackLockHolder(holder, run, folder string) bool {
 	op, ok := strings.CutPrefix(holder, run+"/")
 	return ok && (folder == "" || operationFolder(op) == folder)
 }

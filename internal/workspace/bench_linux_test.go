@@ -55,7 +55,7 @@ func BenchmarkCopyBesideCp(b *testing.B) {
 	}
 	for range max(3, b.N) {
 		dest := dir + "/dest"
-		var o Opened
+		var o OpenRecord
 		timed(&ours, func() (err error) {
 			o, err = Copy(context.Background(), CopyRequest{Source: src, Dest: dest})
 			if err == nil {

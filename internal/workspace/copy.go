@@ -24,8 +24,8 @@ type SkippedPath struct {
 	Secret bool   `json:"secret,omitempty"` // an untracked file that looks like a secret: `include` copies it
 }
 
-// Opened is what is known of a workspace since it was opened.
-type Opened struct {
+// OpenRecord is what is known of a workspace since it was opened.
+type OpenRecord struct {
 	Mode    string        `json:"mode"`   // ModeCopy or ModeDirect
 	Source  string        `json:"source"` // canonical absolute path
 	Root    RootID        `json:"root"`   // of the source
@@ -63,35 +63,35 @@ type Owner = safefs.Owner
 // untracked ones that are not ignored, as they lie in the work tree; of any other source everything. A ".git" is never
 // copied. Modes, links (never followed) and empty directories are kept; hard links become separate files. Each file is
 // consistent with its hash, also if the source is written meanwhile. What cannot be read fails as a whole, and is named.
-func Copy(ctx context.Context, req CopyRequest) (Opened, error) {
+func Copy(ctx context.Context, req CopyRequest) (OpenRecord, error) {
 	source, err := canonical(req.Source)
 	if err != nil {
-		return Opened{}, err
+		return OpenRecord{}, err
 	}
 	src, err := safefs.OpenRoot(source)
 	if err != nil {
-		return Opened{}, sourceError(source, err)
+		return OpenRecord{}, sourceError(source, err)
 	}
 	defer src.Close()
-	c := &copyOperation{req: req, src: src, opened: Opened{Mode: ModeCopy, Source: source}}
+	c := &copyOperation{req: req, src: src, opened: OpenRecord{Mode: ModeCopy, Source: source}}
 	c.opened.Root = idOf(src)
 	if err := c.refuseOwnState(); err != nil {
-		return Opened{}, err
+		return OpenRecord{}, err
 	}
 	if err := c.listTracked(ctx); err != nil {
-		return Opened{}, err
+		return OpenRecord{}, err
 	}
 	parent, err := safefs.OpenRoot(filepath.Dir(req.Dest))
 	if err != nil {
-		return Opened{}, failure.Wrap(err, failure.Failed, "make the workspace")
+		return OpenRecord{}, failure.Wrap(err, failure.Failed, "make the workspace")
 	}
 	defer parent.Close()
 	name := filepath.Base(req.Dest)
 	if err := parent.Mkdir(name, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return Opened{}, failure.New(failure.AlreadyExists, "%s is there already: it was not touched", redact.Line(req.Dest)).WithPaths(req.Dest)
+			return OpenRecord{}, failure.New(failure.AlreadyExists, "%s is there already: it was not touched", redact.Line(req.Dest)).WithPaths(req.Dest)
 		}
-		return Opened{}, failure.Wrap(err, failure.Failed, "make the workspace")
+		return OpenRecord{}, failure.Wrap(err, failure.Failed, "make the workspace")
 	}
 	crash.Point("workspace/after-make-tree")
 	c.dst, err = parent.OpenRoot(name)
@@ -102,12 +102,12 @@ func Copy(ctx context.Context, req CopyRequest) (Opened, error) {
 	if err != nil {
 		// Not on ctx: it may be what ended the copy.
 		if refused, e := parent.RemoveAll(context.Background(), name); e != nil || len(refused) > 0 {
-			return Opened{}, failure.Wrap(err, failure.Failed, "copy %s (and the half copy %s could not be removed)", redact.Line(source), redact.Line(req.Dest))
+			return OpenRecord{}, failure.Wrap(err, failure.Failed, "copy %s (and the half copy %s could not be removed)", redact.Line(source), redact.Line(req.Dest))
 		}
-		return Opened{}, failure.Wrap(err, failure.Failed, "copy %s", redact.Line(source))
+		return OpenRecord{}, failure.Wrap(err, failure.Failed, "copy %s", redact.Line(source))
 	}
 	if err := parent.SyncDir("."); err != nil {
-		return Opened{}, failure.Wrap(err, failure.Failed, "make the workspace durable")
+		return OpenRecord{}, failure.Wrap(err, failure.Failed, "make the workspace durable")
 	}
 	return c.opened, nil
 }
@@ -146,7 +146,7 @@ type copyOperation struct {
 	req    CopyRequest
 	src    *safefs.Root
 	dst    *safefs.Root
-	opened Opened
+	opened OpenRecord
 	git    *gitSource
 	ignore *ignorer
 	state  RootID // of our own state, zero where there is none

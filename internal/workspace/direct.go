@@ -7,22 +7,22 @@ import (
 )
 
 // OpenDirect opens the source itself as the workspace: nothing is copied, listed or written back.
-func OpenDirect(source, state string) (Opened, error) {
+func OpenDirect(source, state string) (OpenRecord, error) {
 	path, err := canonical(source)
 	if err != nil {
-		return Opened{}, err
+		return OpenRecord{}, err
 	}
 	r, err := safefs.OpenRoot(path)
 	if err != nil {
-		return Opened{}, sourceError(path, err)
+		return OpenRecord{}, sourceError(path, err)
 	}
 	defer r.Close()
-	c := &copyOperation{req: CopyRequest{State: state}, opened: Opened{Mode: ModeDirect, Source: path, Root: idOf(r), Tree: idOf(r)}}
+	c := &copyOperation{req: CopyRequest{State: state}, opened: OpenRecord{Mode: ModeDirect, Source: path, Root: idOf(r), Tree: idOf(r)}}
 	if err := c.refuseOwnState(); err != nil {
-		return Opened{}, err
+		return OpenRecord{}, err
 	}
 	if c.state == idOf(r) {
-		return Opened{}, failure.New(failure.InputInvalid, "%s is laufwerk's own state", redact.Line(path))
+		return OpenRecord{}, failure.New(failure.InputInvalid, "%s is laufwerk's own state", redact.Line(path))
 	}
 	return c.opened, nil
 }

@@ -44,17 +44,17 @@ type Spec struct {
 }
 
 // TreePath is where the workspace's files are, for an opened workspace in dir.
-func TreePath(dir string, o Opened) string {
+func TreePath(dir string, o OpenRecord) string {
 	if o.Mode == ModeDirect {
 		return o.Source
 	}
 	return filepath.Join(dir, treeDir)
 }
 
-// LoadOpened reads what is known of the workspace in dir since it was opened, with its base. A workspace that was not
+// LoadOpenRecord reads what is known of the workspace in dir since it was opened, with its base. A workspace that was not
 // completed is fs.ErrNotExist.
-func LoadOpened(dir string) (Opened, error) {
-	var o Opened
+func LoadOpenRecord(dir string) (OpenRecord, error) {
+	var o OpenRecord
 	if err := files.ReadJSON(filepath.Join(dir, openedFile), &o); err != nil {
 		return o, failure.Wrap(err, failure.StoreInvalid, "read what is known of the workspace %s", dir)
 	}
@@ -180,14 +180,14 @@ func (r *Resources) Create(ctx context.Context, in resource.Intent) resource.Res
 	case err != nil:
 		return resource.Result{Err: err}
 	case got == resource.NotOurs:
-		return r.notOurs(p, p.name)
+		return r.foreignResult(p, p.name)
 	case got == resource.Absent:
 		if res, ok := r.publishIdentity(ctx, p); !ok {
 			return res
 		}
 		return r.complete(ctx, p)
 	}
-	o, err := LoadOpened(p.spec.Dir)
+	o, err := LoadOpenRecord(p.spec.Dir)
 	switch {
 	case err == nil:
 		return resource.Result{Outcome: resource.Done, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and is complete", p.spec.Dir)}
@@ -204,7 +204,7 @@ func specDir(in resource.Intent) string {
 	return s.Dir
 }
 
-func (r *Resources) notOurs(p *intentDir, name string) resource.Result {
+func (r *Resources) foreignResult(p *intentDir, name string) resource.Result {
 	path := filepath.Join(p.parent.Path(), name)
 	return resource.Result{
 		Outcome:  resource.NotDone,
@@ -219,7 +219,7 @@ func (r *Resources) publishIdentity(ctx context.Context, p *intentDir) (resource
 	case err != nil:
 		return resource.Result{Err: err}, false
 	case got == resource.NotOurs:
-		return r.notOurs(p, p.twin), false
+		return r.foreignResult(p, p.twin), false
 	case got == resource.Present:
 		if refused, err := p.parent.RemoveAll(ctx, p.twin); err != nil || len(refused) > 0 {
 			return resource.Result{Err: errors.Join(err, refusedError(refused))}, false
@@ -248,7 +248,7 @@ func (r *Resources) publishIdentity(ctx context.Context, p *intentDir) (resource
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return r.notOurs(p, p.name), false
+		return r.foreignResult(p, p.name), false
 	}
 	if err == nil {
 		err = p.parent.SyncDir(".")
@@ -265,7 +265,7 @@ func (r *Resources) complete(ctx context.Context, p *intentDir) resource.Result 
 	if err := p.clear(ctx, p.name); err != nil {
 		return resource.Result{Err: failure.Wrap(err, failure.Failed, "remove a half-made workspace")}
 	}
-	var o Opened
+	var o OpenRecord
 	var err error
 	if p.spec.Mode == ModeDirect {
 		o, err = OpenDirect(p.spec.Source, r.state)
@@ -287,7 +287,7 @@ func (r *Resources) complete(ctx context.Context, p *intentDir) resource.Result 
 	return resource.Result{Outcome: resource.Done, Resource: resourceID(o), Evidence: r.evidence("%s holds our identity and a complete copy", p.spec.Dir)}
 }
 
-func resourceID(o Opened) string { return fmt.Sprintf("%d:%d", o.Tree.Dev, o.Tree.Ino) }
+func resourceID(o OpenRecord) string { return fmt.Sprintf("%d:%d", o.Tree.Dev, o.Tree.Ino) }
 
 // undo removes what a failed attempt made. It does not depend on the context, which may be what ended the attempt.
 func (r *Resources) undo(p *intentDir, err error) resource.Result {

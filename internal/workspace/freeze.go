@@ -296,8 +296,8 @@ func (s *storedEntry) entry(path string) *Entry {
 	return &Entry{Path: path, Type: s.Type, Mode: s.Mode, Link: s.Link, Size: s.Size, SHA256: s.SHA256}
 }
 
-// sound says whether a hash is one: it names a file of the freeze.
-func (s *storedEntry) sound() bool {
+// isValid says whether a hash is one: it names a file of the freeze.
+func (s *storedEntry) isValid() bool {
 	if s == nil || s.Type != File {
 		return true
 	}
@@ -342,7 +342,7 @@ func LoadFreeze(dir string) (Freeze, error) {
 		if len(c.Raw) > 0 {
 			path = string(c.Raw)
 		}
-		if !safefs.Valid(path) || !c.Before.sound() || !c.After.sound() {
+		if !safefs.Valid(path) || !c.Before.isValid() || !c.After.isValid() {
 			return damaged(fmt.Errorf("path %q", path))
 		}
 		f.Changes = append(f.Changes, class.classify(Change{Path: path, Kind: c.Kind, Before: c.Before.entry(path), After: c.After.entry(path)}))

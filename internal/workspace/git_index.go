@@ -15,7 +15,7 @@ func newIndexWriter(entries []indexEntry) *indexWriter {
 	w := &indexWriter{}
 	version := uint32(2)
 	for _, e := range entries {
-		if e.extended() != 0 {
+		if e.extendedFlags() != 0 {
 			version = 3
 		}
 	}
@@ -25,8 +25,10 @@ func newIndexWriter(entries []indexEntry) *indexWriter {
 	return w
 }
 
-// extended are the flags that stand in an entry's second 16 bits.
-func (e indexEntry) extended() uint16 { return uint16(e.flags & (intentToAdd | skipWorktree) >> 16) }
+// extendedFlags are the flags that stand in an entry's second 16 bits.
+func (e indexEntry) extendedFlags() uint16 {
+	return uint16(e.flags & (intentToAdd | skipWorktree) >> 16)
+}
 
 // hasExtended says that an entry has them.
 const hasExtended = 1 << 14
@@ -48,7 +50,7 @@ func (w *indexWriter) add(e indexEntry, id []byte, stat safefs.Info) {
 	w.u32(uint32(stat.Size))
 	w.b.Write(id)
 	flags := uint16(e.stage)<<12 | uint16(min(len(e.path), 0xfff))
-	if more := e.extended(); more != 0 {
+	if more := e.extendedFlags(); more != 0 {
 		_ = binary.Write(&w.b, binary.BigEndian, [2]uint16{flags | hasExtended, more})
 	} else {
 		_ = binary.Write(&w.b, binary.BigEndian, flags)

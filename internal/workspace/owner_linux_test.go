@@ -96,7 +96,7 @@ func TestACopyForAnotherUser(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
-	o, err := LoadOpened(ws)
+	o, err := LoadOpenRecord(ws)
 	must(t, err)
 	if now, _ := scanned(t, ws+"/tree", o); len(Compare(o.Base, now)) > 0 {
 		t.Errorf("it differs from the start: %+v", Compare(o.Base, now))

@@ -17,7 +17,7 @@ const writtenFile = "written"
 
 // FreezeDirectory freezes the workspace in dir, below the folder of freezes. The caller has made sure that nothing writes there.
 func FreezeDirectory(ctx context.Context, dir, freezes string, now func() time.Time) (Freeze, error) {
-	o, err := LoadOpened(dir)
+	o, err := LoadOpenRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) { // it was complete when it was opened
 		return Freeze{}, lostError(dir, fs.ErrNotExist)
 	}
@@ -54,7 +54,7 @@ func MarkWritten(dir, digest string) error {
 // UnwrittenChanges says what the workspace in dir holds that was never written back, "" if nothing. A direct workspace, one that was
 // never completed and one that its agent removed hold nothing.
 func UnwrittenChanges(ctx context.Context, dir string) (string, error) {
-	o, err := LoadOpened(dir)
+	o, err := LoadOpenRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && o.Mode == ModeDirect) {
 		return "", nil
 	}

@@ -30,7 +30,7 @@ func write(t *testing.T, path, content string) {
 	must(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
-func copyOf(t *testing.T, source string, include ...string) (string, Opened) {
+func copyOf(t *testing.T, source string, include ...string) (string, OpenRecord) {
 	t.Helper()
 	dest := filepath.Join(t.TempDir(), "tree")
 	o, err := Copy(context.Background(), CopyRequest{Source: source, Dest: dest, Include: include})
@@ -46,7 +46,7 @@ func paths(m Manifest) []string {
 	return out
 }
 
-func openTree(t *testing.T, dir string, o Opened) *safefs.Root {
+func openTree(t *testing.T, dir string, o OpenRecord) *safefs.Root {
 	t.Helper()
 	r, err := OpenTree(dir, o.Tree)
 	must(t, err)
@@ -54,7 +54,7 @@ func openTree(t *testing.T, dir string, o Opened) *safefs.Root {
 	return r
 }
 
-func scanned(t *testing.T, dir string, o Opened) (Manifest, int) {
+func scanned(t *testing.T, dir string, o OpenRecord) (Manifest, int) {
 	t.Helper()
 	m, ignored, err := Scan(context.Background(), openTree(t, dir, o), ScanOptions{Rules: o.Rules, Base: &o.Base})
 	must(t, err)
@@ -195,7 +195,7 @@ func TestCopyOfAGitSource(t *testing.T) {
 	write(t, dest+"/build/artefact.o", "ignored by the old rules")
 	write(t, dest+"/hidden.go", "ignored by the new ones only")
 	_, o2 := copyOf(t, src)
-	now, ignored := scanned(t, dest, Opened{Tree: idAt(t, dest), Rules: o2.Rules, Base: o2.Base})
+	now, ignored := scanned(t, dest, OpenRecord{Tree: idAt(t, dest), Rules: o2.Rules, Base: o2.Base})
 	var changed []string
 	for _, c := range Compare(o2.Base, now) {
 		changed = append(changed, string(c.Kind)+" "+c.Path)
@@ -566,7 +566,7 @@ func TestRunsOnHost(t *testing.T) {
 	}
 }
 
-func freeze(t *testing.T, dest string, o Opened, dir string) (Freeze, error) {
+func freeze(t *testing.T, dest string, o OpenRecord, dir string) (Freeze, error) {
 	t.Helper()
 	return MakeFreeze(context.Background(), FreezeRequest{Root: openTree(t, dest, o), Base: o.Base, Rules: o.Rules, Source: o.Source, SourceRoot: o.Root, Dir: dir, Now: time.Now})
 }
@@ -797,7 +797,7 @@ func TestResources(t *testing.T) {
 	if res.Outcome != resource.Done || res.Err != nil {
 		t.Fatalf("%+v", res)
 	}
-	o, err := LoadOpened(dir)
+	o, err := LoadOpenRecord(dir)
 	must(t, err)
 	write(t, TreePath(dir, o)+"/f", "the agent's work")
 	if again := r.Resolve(ctx, in); again.Outcome != resource.Done || again.Resource != res.Resource {
@@ -829,7 +829,7 @@ func TestResources(t *testing.T) {
 	if res := r.Create(ctx, direct); res.Outcome != resource.Done {
 		t.Fatalf("%+v", res)
 	}
-	o, err = LoadOpened(home + "/workspaces/w2")
+	o, err = LoadOpenRecord(home + "/workspaces/w2")
 	must(t, err)
 	if TreePath(home+"/workspaces/w2", o) != src || o.Tree != idAt(t, src) {
 		t.Errorf("%+v", o)

@@ -16,14 +16,14 @@ import (
 
 // checker compares base, freeze and source, and collects every finding.
 type checker struct {
-	req     Request
-	root    *safefs.Root
-	changes []*pathChange // by path bytes, so that a directory comes before what is in it
-	byPath  map[string]*pathChange
-	in      map[string][]*pathChange // by the directory that holds them
-	listing map[string][]string
-	folds   map[string]bool
-	found   findings
+	req         Request
+	root        *safefs.Root
+	changes     []*pathChange // by path bytes, so that a directory comes before what is in it
+	byPath      map[string]*pathChange
+	byDirectory map[string][]*pathChange // by the directory that holds them
+	listing     map[string][]string
+	folds       map[string]bool
+	findings    findings
 }
 
 // pathChange is one path of the freeze with what the source holds there.
@@ -38,7 +38,7 @@ type pathChange struct {
 }
 
 func newChecker(req Request, root *safefs.Root) *checker {
-	return &checker{req: req, root: root, byPath: map[string]*pathChange{}, in: map[string][]*pathChange{}, listing: map[string][]string{}, folds: map[string]bool{}}
+	return &checker{req: req, root: root, byPath: map[string]*pathChange{}, byDirectory: map[string][]*pathChange{}, listing: map[string][]string{}, folds: map[string]bool{}}
 }
 
 func (c *checker) run(ctx context.Context) ([]step, error) {
@@ -57,7 +57,7 @@ func (c *checker) run(ctx context.Context) ([]step, error) {
 	c.checkHooks()
 	c.checkProjects()
 	c.collisions()
-	if e := c.found.failure("nothing was changed"); e != nil {
+	if e := c.findings.failure("nothing was changed"); e != nil {
 		return nil, e
 	}
 	return c.orderSteps(), nil
@@ -76,7 +76,7 @@ func (c *checker) loadChanges() error {
 			return failure.New(failure.Internal, "the freeze names %q twice", n.path)
 		}
 		c.byPath[n.path] = n
-		c.in[parent(n.path)] = append(c.in[parent(n.path)], n)
+		c.byDirectory[parent(n.path)] = append(c.byDirectory[parent(n.path)], n)
 		c.changes = append(c.changes, n)
 		if n.after != nil && n.after.Type == workspace.File && !n.after.sameContent(n.before) {
 			bytes += n.after.Size
@@ -98,12 +98,12 @@ func (c *checker) loadChanges() error {
 // refuse records why a path may never be written; conflict why it cannot be now.
 func (c *checker) refuse(ch *pathChange, format string, args ...any) {
 	ch.barred = true
-	c.found.refuse(ch.path, format, args...)
+	c.findings.refuse(ch.path, format, args...)
 }
 
 func (c *checker) conflict(ch *pathChange, format string, args ...any) {
 	ch.barred = true
-	c.found.conflict(ch.path, format, args...)
+	c.findings.conflict(ch.path, format, args...)
 }
 
 // checkChange judges a change by itself.
@@ -290,7 +290,7 @@ func (c *checker) orderSteps() []step {
 		if ch.do == "" {
 			continue
 		}
-		s := step{Path: rawPath(ch.path), Do: ch.do, Before: ch.source, After: ch.result, Note: c.sideNote(ch)}
+		s := step{Path: rawPath(ch.path), Do: ch.do, Before: ch.source, After: ch.result, Note: c.describeSideEffects(ch)}
 		phase := 1
 		switch {
 		case ch.do == Remove:
@@ -306,8 +306,8 @@ func (c *checker) orderSteps() []step {
 	return slices.Concat(phases[:]...)
 }
 
-// sideNote says what changes beside the path itself.
-func (c *checker) sideNote(ch *pathChange) string {
+// describeSideEffects says what changes beside the path itself.
+func (c *checker) describeSideEffects(ch *pathChange) string {
 	if ch.source == nil || ch.source.Type != workspace.File || ch.do == Remove {
 		return ""
 	}

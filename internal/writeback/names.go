@@ -72,8 +72,8 @@ func spellings(component string) []string {
 	return out
 }
 
-// spelled says whether some file system takes a component for name, which is lower case.
-func spelled(component, name string) bool { return slices.Contains(spellings(component), name) }
+// hasSpelling says whether some file system takes a component for name, which is lower case.
+func hasSpelling(component, name string) bool { return slices.Contains(spellings(component), name) }
 
 // fold gives names that some file system cannot tell apart the same form: compatibility decomposition, simple case folding,
 // invisible code points dropped. Names that are not UTF-8 are the same only if their bytes are.

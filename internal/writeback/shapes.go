@@ -18,8 +18,8 @@ const maxHops = 40
 // projectFile makes the directory `laufwerk` that holds it a project's.
 const projectFile = "laufwerk.config.ts"
 
-// typeAfterwards is what would be at a path if everything were written back: its type and, of a link, its target; "" is nothing.
-func (c *checker) typeAfterwards(path string) (workspace.Type, string) {
+// resultingType is what would be at a path if everything were written back: its type and, of a link, its target; "" is nothing.
+func (c *checker) resultingType(path string) (workspace.Type, string) {
 	if ch := c.byPath[path]; ch != nil {
 		if ch.after == nil {
 			return "", ""
@@ -51,19 +51,19 @@ func (c *checker) typeAfterwards(path string) (workspace.Type, string) {
 	}
 }
 
-// namesAfterwards lists what a directory would hold.
-func (c *checker) namesAfterwards(dir string) []string {
+// resultingNames lists what a directory would hold.
+func (c *checker) resultingNames(dir string) []string {
 	names, err := c.listNames(dir)
 	if err != nil {
 		names = nil
 	}
 	var out []string
 	for _, n := range names {
-		if t, _ := c.typeAfterwards(join(dir, n)); t != "" {
+		if t, _ := c.resultingType(join(dir, n)); t != "" {
 			out = append(out, n)
 		}
 	}
-	for _, ch := range c.in[dir] {
+	for _, ch := range c.byDirectory[dir] {
 		if ch.after != nil {
 			out = append(out, base(ch.path))
 		}
@@ -110,7 +110,7 @@ func (c *checker) refusedTarget(path, target string) string {
 		if len(at) > 0 {
 			here = at[len(at)-1] + "/" + name
 		}
-		t, link := c.typeAfterwards(here)
+		t, link := c.resultingType(here)
 		if t != workspace.Symlink {
 			at = append(at, here)
 			continue
@@ -144,7 +144,7 @@ func (c *checker) repositories() {
 		for _, dir := range append(ancestors(ch.path), ".") {
 			is, known := shaped[dir]
 			if !known {
-				is = repositoryShape(c.namesAfterwards(dir))
+				is = repositoryShape(c.resultingNames(dir))
 				shaped[dir] = is
 			}
 			if is {
@@ -221,7 +221,7 @@ func (c *checker) checkProjects() {
 		}
 		at := ""
 		for _, dir := range append(ancestors(ch.path), ch.path) {
-			if spelled(base(dir), "laufwerk") && (parent(dir) == "." || c.isProject(dir)) {
+			if hasSpelling(base(dir), "laufwerk") && (parent(dir) == "." || c.isProject(dir)) {
 				at = dir
 				break
 			}
@@ -240,7 +240,7 @@ func (c *checker) isProject(dir string) bool {
 	if err != nil {
 		return true
 	}
-	return slices.ContainsFunc(slices.Concat(names, c.namesAfterwards(dir)), func(n string) bool { return spelled(n, projectFile) })
+	return slices.ContainsFunc(slices.Concat(names, c.resultingNames(dir)), func(n string) bool { return hasSpelling(n, projectFile) })
 }
 
 // isAllowed also permits a new directory on the way to a path that is named.
@@ -272,7 +272,7 @@ func (c *checker) collisions() {
 
 func (c *checker) collisionsIn(dir string) {
 	same := map[string][]string{}
-	for _, n := range c.namesAfterwards(dir) {
+	for _, n := range c.resultingNames(dir) {
 		f := fold(n)
 		same[f] = append(same[f], n)
 	}
@@ -290,7 +290,7 @@ func (c *checker) collisionsIn(dir string) {
 	if err != nil {
 		return
 	}
-	for _, ch := range c.in[dir] { // a file system that folds more than we know
+	for _, ch := range c.byDirectory[dir] { // a file system that folds more than we know
 		if ch.source != nil && !ch.barred && !slices.Contains(listed, base(ch.path)) {
 			c.conflict(ch, "the source's file system takes it for another name that is there")
 		}

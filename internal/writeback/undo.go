@@ -165,7 +165,7 @@ func (e *engine) undoReplace(i int, ph phase) (bool, string, error) {
 		return false, "", err
 	}
 	if ph == aside {
-		return e.undoAside(i, now)
+		return e.undoMoveAside(i, now)
 	}
 	if now != nil && now.equals(s.Before) {
 		return false, "", nil
@@ -209,11 +209,11 @@ func (e *engine) undoInTwo(i int) (bool, string, error) {
 		}
 		return false, changedSinceText, nil
 	}
-	return e.undoAside(i, nil)
+	return e.undoMoveAside(i, nil)
 }
 
-// undoAside moves the original back to where nothing is.
-func (e *engine) undoAside(i int, now *image) (bool, string, error) {
+// undoMoveAside moves the original back to where nothing is.
+func (e *engine) undoMoveAside(i int, now *image) (bool, string, error) {
 	if now != nil {
 		return false, "something was made there since", nil
 	}
@@ -231,5 +231,5 @@ func (e *engine) undoRemove(i int) (bool, string, error) {
 	if err != nil {
 		return false, "", err
 	}
-	return e.undoAside(i, now)
+	return e.undoMoveAside(i, now)
 }

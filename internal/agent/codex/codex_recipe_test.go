@@ -98,7 +98,7 @@ func TestNamesThatOutliveAProcess(t *testing.T) {
 		agent.ReceiptPath("/home", p.Name()):                "/home/harness/codex/receipt.json",
 		p.Recipe().Binary("linux/amd64"):                    "node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
 		p.Recipe().Binary("linux/arm64"):                    "node_modules/@openai/codex-linux-arm64/vendor/aarch64-unknown-linux-musl/bin/codex",
-		p.Recipe().Says():                                   "codex-cli " + p.Recipe().Version,
+		p.Recipe().ExpectedVersion():                        "codex-cli " + p.Recipe().Version,
 		strings.Join(agent.Programs{p}.HomeVariables(), ""): "CODEX_HOME",
 	} {
 		if got != want {

@@ -90,7 +90,7 @@ func readLogin(u agent.User) (agent.Login, error) {
 	if l.Private, err = a.private(); err != nil {
 		return agent.Login{}, err
 	}
-	switch left := l.Left(u.Now); {
+	switch left := l.Remaining(u.Now); {
 	case left <= 0:
 		return l, notReady(path, "Codex's login expired %s ago (using Codex yourself renews it)", round(-left))
 	case left < agent.LeastValidity:

@@ -28,7 +28,7 @@ func TestALoginThatIsFitForUse(t *testing.T) {
 	content, secrets := testkit.CodexLogin("me", now.Add(3*time.Hour))
 	vars, path := put(t, string(content))
 	c, err := readLogin(agent.User{Vars: vars, Home: "/nowhere", Now: now})
-	if err != nil || c.Plan != "plus" || c.Left(now) != 3*time.Hour || c.Path != path {
+	if err != nil || c.Plan != "plus" || c.Remaining(now) != 3*time.Hour || c.Path != path {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	if len(c.Private) != 1 || c.Private[0].Path != "auth.json" || c.Private[0].Mode != 0o600 || !c.Private[0].Secret {

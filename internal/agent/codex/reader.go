@@ -60,15 +60,15 @@ type line struct {
 func (r *reader) line(b []byte) []agent.Event {
 	var l line
 	if b[0] != '{' || json.Unmarshal(b, &l) != nil || l.Type == "" {
-		r.Breaks("line %d is not an event: %s", r.Number(), agent.Quoted(b))
+		r.Fail("line %d is not an event: %s", r.Number(), agent.Quoted(b))
 		return nil
 	}
 	switch {
 	case r.last != "":
-		r.Breaks("%q comes after %q, which is the last one", l.Type, r.last)
+		r.Fail("%q comes after %q, which is the last one", l.Type, r.last)
 		return nil
 	case r.thread == "" && l.Type != "thread.started" && l.Type != "error":
-		r.Breaks("%q comes before the thread has started", l.Type)
+		r.Fail("%q comes before the thread has started", l.Type)
 		return nil
 	}
 	switch l.Type {
@@ -76,7 +76,7 @@ func (r *reader) line(b []byte) []agent.Event {
 		return r.started(l.ThreadID)
 	case "turn.started":
 		if r.began {
-			r.Breaks("a second turn started")
+			r.Fail("a second turn started")
 		}
 		r.began = true
 	case "item.started", "item.updated", "item.completed":
@@ -90,7 +90,7 @@ func (r *reader) line(b []byte) []agent.Event {
 			return nil
 		}
 		if min(l.Usage.Input, l.Usage.Cached, l.Usage.Output, l.Usage.Reasoning) < 0 {
-			r.Breaks("the turn cost less than nothing")
+			r.Fail("the turn cost less than nothing")
 			return nil
 		}
 		r.total = l.Usage
@@ -107,11 +107,11 @@ func (r *reader) line(b []byte) []agent.Event {
 func (r *reader) started(id string) []agent.Event {
 	switch {
 	case r.thread != "":
-		r.Breaks("a second thread started")
+		r.Fail("a second thread started")
 	case !agent.IsUUID(id):
-		r.Breaks("expected a UUID as the thread's id, got %s", agent.Quoted([]byte(id)))
+		r.Fail("expected a UUID as the thread's id, got %s", agent.Quoted([]byte(id)))
 	case r.asked != "" && id != r.asked:
-		r.Breaks("it continued the thread %s instead of %s", id, r.asked)
+		r.Fail("it continued the thread %s instead of %s", id, r.asked)
 	default:
 		r.thread = id
 		return []agent.Event{{Kind: "conversation", Text: id}}

@@ -37,12 +37,12 @@ func newLines(program, conversation string) *lines {
 
 func (r *lines) line(b []byte) []agent.Event {
 	if r.last != "" {
-		r.Breaks("line %d comes after %q, which is the last one: %s", r.Number(), r.last, agent.Quoted(b))
+		r.Fail("line %d comes after %q, which is the last one: %s", r.Number(), r.last, agent.Quoted(b))
 		return nil
 	}
 	var l line
 	if err := json.Unmarshal(b, &l); err != nil || b[0] != '{' {
-		r.Breaks("line %d is not a JSON object of the protocol: %s", r.Number(), agent.Quoted(b))
+		r.Fail("line %d is not a JSON object of the protocol: %s", r.Number(), agent.Quoted(b))
 		return nil
 	}
 	switch l.Type {
@@ -50,7 +50,7 @@ func (r *lines) line(b []byte) []agent.Event {
 		return r.talk(l)
 	case "message":
 		if l.Text == nil {
-			r.Breaks("line %d is a message without text", r.Number())
+			r.Fail("line %d is a message without text", r.Number())
 			return nil
 		}
 		r.reply = *l.Text
@@ -58,7 +58,7 @@ func (r *lines) line(b []byte) []agent.Event {
 	case "usage":
 		u := l.Usage
 		if min(u.Input, u.Cached, u.Output, u.Reasoning) < 0 {
-			r.Breaks("line %d counts less than no tokens", r.Number())
+			r.Fail("line %d counts less than no tokens", r.Number())
 			return nil
 		}
 		r.usage = &u
@@ -66,7 +66,7 @@ func (r *lines) line(b []byte) []agent.Event {
 	case "done", "failed":
 		r.last, r.message = l.Type, l.Message
 	default:
-		r.Breaks("line %d has the unknown type %s", r.Number(), agent.Quoted([]byte(l.Type)))
+		r.Fail("line %d has the unknown type %s", r.Number(), agent.Quoted([]byte(l.Type)))
 	}
 	return nil
 }
@@ -74,9 +74,9 @@ func (r *lines) line(b []byte) []agent.Event {
 func (r *lines) talk(l line) []agent.Event {
 	switch {
 	case !agent.IsUUID(l.ID):
-		r.Breaks("line %d: expected a UUID as the id of the conversation, got %s", r.Number(), agent.Quoted([]byte(l.ID)))
+		r.Fail("line %d: expected a UUID as the id of the conversation, got %s", r.Number(), agent.Quoted([]byte(l.ID)))
 	case r.named && l.ID != r.conversation:
-		r.Breaks("line %d names a second conversation", r.Number())
+		r.Fail("line %d names a second conversation", r.Number())
 	case !r.named:
 		r.named, r.conversation = true, l.ID
 		return []agent.Event{{Kind: "conversation", Text: l.ID}}

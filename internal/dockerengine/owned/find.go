@@ -38,7 +38,7 @@ func (c Container) find(ctx context.Context, e *dockerengine.Engine, in resource
 		}
 		return lookup{presence: presence, container: got, evidence: c.evidence("the container %s has the recorded id", got.ID)}
 	}
-	if why := whyNotOurs(got, in, c.Image); why != "" {
+	if why := foreignReason(got, in, c.Image); why != "" {
 		return lookup{
 			presence: resource.NotOurs, container: got, evidence: c.evidence("a container that is not ours has the name %s: %s", in.Name, why),
 			err: failure.New(failure.AlreadyExists, "a container that is not laufwerk's has the name %s (%s), and was not touched", in.Name, why).
@@ -48,8 +48,8 @@ func (c Container) find(ctx context.Context, e *dockerengine.Engine, in resource
 	return lookup{presence: presence, container: got, evidence: c.evidence("the container %s has our name, labels and image, and was created after the intent", got.ID)}
 }
 
-// whyNotOurs says why a container of our name is not ours, "" if it is.
-func whyNotOurs(got container.InspectResponse, in resource.Intent, image string) string {
+// foreignReason says why a container of our name is not ours, "" if it is.
+func foreignReason(got container.InspectResponse, in resource.Intent, image string) string {
 	created, err := time.Parse(time.RFC3339Nano, got.Created)
 	switch {
 	case got.Name != "/"+in.Name:

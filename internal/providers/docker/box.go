@@ -17,8 +17,8 @@ import (
 // containerBox is how commands are run in a session's container.
 type containerBox struct{ s *sandbox }
 
-func (b containerBox) Start(ctx context.Context) error          { return b.s.start(ctx) }
-func (b containerBox) End(ctx context.Context) supervise.Fenced { return b.s.kill(ctx) }
+func (b containerBox) Start(ctx context.Context) error               { return b.s.start(ctx) }
+func (b containerBox) End(ctx context.Context) supervise.FenceResult { return b.s.kill(ctx) }
 func (b containerBox) command(argv, env []string) dockerengine.Command {
 	return dockerengine.Command{Argv: argv, Env: env, User: b.s.spec.User, Dir: "/"}
 }

@@ -183,7 +183,7 @@ func (p *Provider) Probe(in resource.Intent, def targets.Definition) providers.P
 }
 
 // checkTools says what an image lacks. Those of the programs that inSessions names are installed in each session.
-func checkTools(got guest.Probed, programs agent.Programs, inSessions func(agent.Program) bool) checks.Check {
+func checkTools(got guest.ProbeResult, programs agent.Programs, inSessions func(agent.Program) bool) checks.Check {
 	var titles []string
 	for _, p := range programs {
 		titles = append(titles, p.Title())

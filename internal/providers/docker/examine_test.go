@@ -66,15 +66,15 @@ func TestWhoWorksIsSaid(t *testing.T) {
 }
 
 func TestToolsThatAnImageLacks(t *testing.T) {
-	has := func(names ...string) guest.Probed {
-		p := guest.Probed{Tools: map[string]guest.Tool{}}
+	has := func(names ...string) guest.ProbeResult {
+		p := guest.ProbeResult{Tools: map[string]guest.Tool{}}
 		for _, n := range names {
 			p.Tools[n] = guest.Tool{Path: "/bin/" + n}
 		}
 		return p
 	}
 	for _, c := range []struct {
-		got      guest.Probed
+		got      guest.ProbeResult
 		installs bool
 		status   checks.Status
 		says     string

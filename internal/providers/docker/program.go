@@ -123,7 +123,7 @@ cd ..
 mv -T "$new" "$name" 2>/dev/null || { rm -rf "$new"; [ -e "$name/.complete" ]; }`
 	cmd := entered.Command{Argv: append([]string{"bash", "-c", script, bootstrapDir, name, path.Join(homeDir, recipeDir)}, agent.PNPMInstall()...)}
 	cmd.Env = slices.Concat(s.at.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
-	cmd.Talk = &progressFilter{tell: func(line string) { providers.Progress(ctx, "%s", line) }}
+	cmd.Talk = &progressFilter{report: func(line string) { providers.Progress(ctx, "%s", line) }}
 	if !files.Exists(filepath.Join(s.spec.Dir, sessiondir.Home, strings.TrimPrefix(bootstrapDir, homeDir), name, ".complete")) {
 		providers.Progress(ctx, "installing %s %s in the session: the image %s does not carry it", title, recipe.Version, s.config.Image)
 	}

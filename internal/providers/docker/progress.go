@@ -9,9 +9,9 @@ import (
 
 // progressFilter tells those lines of a package manager that say how far it is, or what keeps it.
 type progressFilter struct {
-	tell func(line string)
-	line []byte
-	told int
+	report   func(line string)
+	line     []byte
+	reported int
 }
 
 // Bounds of what is told: others inside can write there too.
@@ -39,9 +39,9 @@ func (p *progressFilter) Write(b []byte) (int, error) {
 			}
 			continue
 		}
-		if p.told < maxProgressLines && isProgress(p.line) {
-			p.told++
-			p.tell(withoutUserinfo(strings.ToValidUTF8(string(bytes.TrimSpace(p.line)), "")))
+		if p.reported < maxProgressLines && isProgress(p.line) {
+			p.reported++
+			p.report(withoutUserinfo(strings.ToValidUTF8(string(bytes.TrimSpace(p.line)), "")))
 		}
 		p.line = p.line[:0]
 	}

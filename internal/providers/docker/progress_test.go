@@ -8,7 +8,7 @@ import (
 
 func TestWhatAnInstallationTells(t *testing.T) {
 	var told []string
-	p := &progressFilter{tell: func(line string) { told = append(told, line) }}
+	p := &progressFilter{report: func(line string) { told = append(told, line) }}
 	text := "Lockfile is up to date\nProgress: resolved 1\n WARN  GET https://user:word@registry.example/a error (ECONNRESET). Will retry in 10 seconds.\n ERR_PNPM_X  no\n++\n"
 	for _, piece := range strings.SplitAfter(text, "e") { // lines come in pieces
 		fmt.Fprint(p, piece)

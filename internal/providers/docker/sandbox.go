@@ -92,7 +92,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 func imageVariables(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return environment.Refused(name)
+		return environment.IsRefused(name)
 	})
 }
 
@@ -132,7 +132,7 @@ func (s *sandbox) Home() string                 { return homeDir }
 func (s *sandbox) BaseEnv() []string            { return slices.Clone(s.env) }
 
 // Fence ends everything that runs in the session by ending its container, which is started again if more is to run.
-func (s *sandbox) Fence(ctx context.Context) supervise.Fenced { return s.kill(ctx) }
+func (s *sandbox) Fence(ctx context.Context) supervise.FenceResult { return s.kill(ctx) }
 
 // start makes sure that the container runs, and that its first process has proved, once for every start, that it has this
 // host's files and that locks reach across.
@@ -224,16 +224,16 @@ func (s *sandbox) unprovedError(seen guest.Proof, err error) error {
 }
 
 // kill kills the container, which certainly ends everything in it.
-func (s *sandbox) kill(ctx context.Context) supervise.Fenced {
+func (s *sandbox) kill(ctx context.Context) supervise.FenceResult {
 	s.up.Lock()
 	defer s.up.Unlock()
-	out := supervise.Fenced{Sure: true, How: supervise.HowContainer, At: s.p.c.Now().UTC()}
+	out := supervise.FenceResult{Sure: true, How: supervise.HowContainer, At: s.p.c.Now().UTC()}
 	got, err := s.p.inspect(ctx, s.e, s.in)
 	switch {
 	case failure.Is(err, failure.SessionLost):
 		return out
 	case err != nil:
-		return supervise.Fenced{Why: err.Error(), Later: true, At: out.At}
+		return supervise.FenceResult{Why: err.Error(), Later: true, At: out.At}
 	}
 	s.running = false
 	if !got.State.Running {
@@ -243,7 +243,7 @@ func (s *sandbox) kill(ctx context.Context) supervise.Fenced {
 	done, err := s.e.Kill(ctx, s.in.Resource)
 	crash.Point("docker/after-kill")
 	if done != resource.Done {
-		return supervise.Fenced{Why: fmt.Sprintf("the container %s could not be ended: %v", s.in.Name, err), Later: true, At: out.At}
+		return supervise.FenceResult{Why: fmt.Sprintf("the container %s could not be ended: %v", s.in.Name, err), Later: true, At: out.At}
 	}
 	return out
 }

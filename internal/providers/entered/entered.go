@@ -32,7 +32,7 @@ type Box interface {
 	// Explain makes SessionLost of the error of a command where the sandbox is gone.
 	Explain(ctx context.Context, err error) error
 	// End ends everything in it.
-	End(ctx context.Context) supervise.Fenced
+	End(ctx context.Context) supervise.FenceResult
 }
 
 // Command is what a Box runs.

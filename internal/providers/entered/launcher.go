@@ -22,13 +22,13 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 		return err
 	}
 	if err := l.s.Box.Start(ctx); err != nil {
-		return supervise.Refused(err)
+		return supervise.MarkRefused(err)
 	}
 	if err := sessiondir.MakeOperation(l.s.Dir, filepath.Base(dir), l.s.Gives); err != nil {
-		return supervise.Refused(err)
+		return supervise.MarkRefused(err)
 	}
 	if err := sessiondir.NoteLaunch(l.s.Dir); err != nil {
-		return supervise.Refused(err)
+		return supervise.MarkRefused(err)
 	}
 	within, cancel := context.WithTimeout(ctx, l.s.Patience)
 	defer cancel()
@@ -42,12 +42,12 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 			switch {
 			case done == resource.NotDone && again && l.s.Box.Stopped(ctx):
 				if err := l.s.Box.Start(ctx); err != nil {
-					return supervise.Pipe{}, supervise.Refused(err)
+					return supervise.Pipe{}, supervise.MarkRefused(err)
 				}
 				continue
 			case done == resource.NotDone:
 				unreached = failure.Is(err, failure.NotReady)
-				return supervise.Pipe{}, supervise.Refused(l.s.Box.Explain(ctx, err))
+				return supervise.Pipe{}, supervise.MarkRefused(l.s.Box.Explain(ctx, err))
 			}
 			return p, err
 		}
@@ -81,18 +81,18 @@ func (l launcher) Interrupt(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return guest.Interrupted(out)
+	return guest.ReadInterrupt(out)
 }
 
 // Fence ends everything of an operation: by its supervisor, and where that cannot be sure, by the end of all of the sandbox.
-func (l launcher) Fence(ctx context.Context, dir string) supervise.Fenced {
+func (l launcher) Fence(ctx context.Context, dir string) supervise.FenceResult {
 	at, err := l.s.insidePath(dir)
 	if err != nil {
-		return supervise.Fenced{Why: err.Error()}
+		return supervise.FenceResult{Why: err.Error()}
 	}
 	launched, noted := sessiondir.LaunchTime(l.s.Dir, filepath.Base(dir))
 	// That nothing was started is no longer so once it was: then something inside has taken the records away.
-	believed := func(f supervise.Fenced) bool { return f.Sure && (f.How != supervise.HowNothing || noted != nil) }
+	believed := func(f supervise.FenceResult) bool { return f.Sure && (f.How != supervise.HowNothing || noted != nil) }
 	if f, ok := supervise.NeedsNoFence(dir); ok {
 		if believed(f) {
 			return f
@@ -103,12 +103,12 @@ func (l launcher) Fence(ctx context.Context, dir string) supervise.Fenced {
 		return l.s.Box.End(ctx)
 	}
 	if out, _, err := l.s.RunOwn(ctx, guest.Fence(at), nil); err == nil {
-		if f, err := guest.Fenced(out); err == nil && believed(f) {
+		if f, err := guest.ReadFence(out); err == nil && believed(f) {
 			return f
 		}
 	}
 	if noted == nil && l.s.startedSince(ctx, launched) {
-		return supervise.Fenced{Sure: true, How: supervise.HowContainer}
+		return supervise.FenceResult{Sure: true, How: supervise.HowContainer}
 	}
 	return l.s.Box.End(ctx)
 }
@@ -123,7 +123,7 @@ func (s *Sandbox) startedSince(ctx context.Context, launched time.Time) bool {
 }
 
 // Cancel ends a Lasting sandbox, whatever else runs in it.
-func (l launcher) Cancel(ctx context.Context, dir string) supervise.Fenced {
+func (l launcher) Cancel(ctx context.Context, dir string) supervise.FenceResult {
 	if l.s.Lasting != nil {
 		return l.s.Box.End(ctx)
 	}

@@ -213,6 +213,6 @@ func (s *sandbox) Workdir() string              { return s.spec.Workspace }
 func (s *sandbox) Home() string                 { return filepath.Join(s.spec.Dir, sessiondir.Home) }
 func (s *sandbox) BaseEnv() []string            { return slices.Clone(s.env) }
 
-func (s *sandbox) Fence(ctx context.Context) supervise.Fenced {
+func (s *sandbox) Fence(ctx context.Context) supervise.FenceResult {
 	return fenceSession(ctx, s.launcher, s.spec.Dir)
 }

@@ -416,7 +416,7 @@ func TestWhatCannotBeFencedIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var started supervise.Started
+	var started supervise.StartRecord
 	started.Supervisor.PID, started.Supervisor.StartTime = 1<<22-1, 1
 	started.Supervisor.BootID, started.Supervisor.PIDNS = strings.TrimSpace(string(boot)), ns
 	started.Mark = "m/1"

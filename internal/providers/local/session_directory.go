@@ -133,10 +133,10 @@ func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Resu
 }
 
 // fenceSession ends what the supervisors of a session's directory may still own.
-func fenceSession(ctx context.Context, l supervise.Launcher, dir string) supervise.Fenced {
+func fenceSession(ctx context.Context, l supervise.Launcher, dir string) supervise.FenceResult {
 	ops, err := sessiondir.Operations(dir)
 	if err != nil {
-		return supervise.Fenced{Why: err.Error()}
+		return supervise.FenceResult{Why: err.Error()}
 	}
 	return supervise.FenceAll(ctx, l, ops)
 }

@@ -125,9 +125,9 @@ func (x box) standby(ctx context.Context) ([]string, error) {
 	return guest.ReadEnvironment(line)
 }
 
-// relieve starts the next supervisor that stands by, after one was taken. Nobody waits for it: without it one is started when it
+// startNextStandby starts the next supervisor that stands by, after one was taken. Nobody waits for it: without it one is started when it
 // is needed. Where it comes late, the sandbox may be gone, and it with that.
-func (x box) relieve(ctx context.Context) {
+func (x box) startNextStandby(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	go func() { _, _ = x.standby(ctx) }()
 }
@@ -169,12 +169,12 @@ func (x box) Explain(ctx context.Context, err error) error {
 }
 
 // End deletes the sandbox. Nothing of it runs once neither the gateway nor the engine has it.
-func (x box) End(ctx context.Context) supervise.Fenced {
+func (x box) End(ctx context.Context) supervise.FenceResult {
 	x.b.l.p.environments.Delete(x.b.l.in.Resource)
 	crash.Point("openshell/before-end")
 	r := x.b.l.deleteAndWait(ctx)
 	crash.Point("openshell/after-end")
-	out := supervise.Fenced{Sure: r.Outcome == resource.Done, How: supervise.HowSandbox, At: x.b.l.p.c.Now().UTC()}
+	out := supervise.FenceResult{Sure: r.Outcome == resource.Done, How: supervise.HowSandbox, At: x.b.l.p.c.Now().UTC()}
 	if !out.Sure {
 		out.How, out.Later, out.Why = "", true, fmt.Sprintf("the sandbox %s could not be deleted: %v", x.b.l.in.Name, r.Err)
 	}

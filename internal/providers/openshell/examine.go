@@ -34,7 +34,7 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 	}
 	out := []checks.Check{checks.New("host", checks.Pass, "sessions run as this process's user, %d:%d", p.c.UID, p.c.GID), p.examineLandlock()}
 	gateway, engine := p.reachBoth(ctx, c)
-	g, e := gateway.it, engine.it
+	g, e := gateway.value, engine.value
 	out = append(out, examineGateway(c, g, gateway.err), p.examineEngine(g, e, engine.err))
 	if engine.err != nil {
 		out = append(out, checks.New("limits", checks.Skip, "the engine cannot be asked"), checks.New("image", checks.Skip, "the engine cannot be asked"))

@@ -48,7 +48,7 @@ func (l location) create(ctx context.Context, at *sessiondir.Folder) resource.Re
 		return no(err)
 	}
 	crash.Point("openshell/before-note")
-	if err := at.WriteNote(askedNote); err != nil {
+	if err := at.WriteNote(requestNote); err != nil {
 		return no(fmt.Errorf("note that a sandbox is asked for: %w", err))
 	}
 	crash.Point("openshell/after-note")
@@ -104,7 +104,7 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 	defer at.Close()
 	was, whole := false, false
 	if at != nil {
-		if was, err = at.HasNote(askedNote); err != nil {
+		if was, err = at.HasNote(requestNote); err != nil {
 			return resource.Result{Err: err}
 		}
 		presence, _ := at.Identify()
@@ -113,7 +113,7 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 	l, err := p.locate(ctx, in, s)
 	switch {
 	case err != nil && whole && !was && in.Resource == "": // it needs no gateway to tell that
-		return p.neverAskedResult(ctx, in, s, at)
+		return p.neverRequestedResult(ctx, in, s, at)
 	case err != nil:
 		return resource.Result{Resource: in.Resource, Err: err}
 	}
@@ -125,7 +125,7 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 	case f.presence == resource.Absent && in.Resource != "":
 		return p.removeLeftovers(ctx, in, s, at, l.vanishedResult(ctx))
 	case f.presence != resource.Unobserved && !was && in.Resource == "":
-		return p.neverAskedResult(ctx, in, s, at)
+		return p.neverRequestedResult(ctx, in, s, at)
 	case f.presence == resource.Absent:
 		f.err = unansweredError(in, s)
 	}
@@ -138,8 +138,8 @@ func unansweredError(in resource.Intent, s spec) error {
 		WithHint("laufwerk claims abandon %s --reason '…'   # when it is certain that nothing came of it", in.Claim)
 }
 
-// neverAskedResult is the answer where no sandbox was asked for.
-func (p *Provider) neverAskedResult(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder) resource.Result {
+// neverRequestedResult is the answer where no sandbox was asked for.
+func (p *Provider) neverRequestedResult(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder) resource.Result {
 	return p.removeLeftovers(ctx, in, s, at, resource.Result{
 		Outcome: resource.NotDone, Err: failure.New(failure.SessionLost, "no sandbox was asked for"),
 		Evidence: p.evidence("no sandbox was asked for: %s has no note that says so", s.Dir),
@@ -270,7 +270,7 @@ func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Obs
 	}
 	o := l.observe(ctx)
 	if o.Presence == resource.Absent && in.Resource == "" {
-		was, err := p.wasAskedFor(in, s)
+		was, err := p.wasRequested(in, s)
 		if was {
 			err = unansweredError(in, s)
 		}
@@ -284,8 +284,8 @@ func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Obs
 	return o
 }
 
-// wasAskedFor says whether the session's directory tells that a sandbox was asked for.
-func (p *Provider) wasAskedFor(in resource.Intent, s spec) (bool, error) {
+// wasRequested says whether the session's directory tells that a sandbox was asked for.
+func (p *Provider) wasRequested(in resource.Intent, s spec) (bool, error) {
 	at, err := sessiondir.Open(s.Dir, p.directory(in, s).ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -294,7 +294,7 @@ func (p *Provider) wasAskedFor(in resource.Intent, s spec) (bool, error) {
 		return false, err
 	}
 	defer at.Close()
-	return at.HasNote(askedNote)
+	return at.HasNote(requestNote)
 }
 
 // Delete deletes the sandbox, which ends everything in it, and once nothing of it can run any more the directory.
@@ -309,7 +309,7 @@ func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Resu
 	}
 	r := l.deleteAndWait(ctx)
 	if r.Outcome == resource.Done && r.Resource == "" { // none was found: the note of one that may still appear has to stay
-		was, err := p.wasAskedFor(in, s)
+		was, err := p.wasRequested(in, s)
 		if was {
 			err = unansweredError(in, s)
 		}

@@ -111,7 +111,7 @@ func (s *schedule) run() error {
 	s.request = claims.Request{
 		ID: id, Kind: claims.KindSession, Provider: Kind, Run: "r1", Operation: op, Image: image,
 		Intent: resource.Intent{Name: client.Name(id), Endpoint: s.w.endpoint, Spec: in.Spec},
-		Holds:  []claims.HoldRequest{{Key: "workspace/" + op, Mode: claims.Exclusive, What: op}},
+		Locks:  []claims.LockRequest{{Key: "workspace/" + op, Mode: claims.Exclusive, What: op}},
 	}
 	for range 3 + s.rand.IntN(5) {
 		s.step()

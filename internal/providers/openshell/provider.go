@@ -199,10 +199,10 @@ func (p *Provider) find(ctx context.Context, def targets.Definition, need provid
 		say("landlock", err)
 	}
 	g, e := p.reachBoth(ctx, c)
-	if f.gateway = g.it; g.err != nil {
+	if f.gateway = g.value; g.err != nil {
 		say("gateway", g.err)
 	}
-	if f.engine = e.it; e.err == nil {
+	if f.engine = e.value; e.err == nil {
 		e.err = checkEngine(f.engine.Facts())
 	}
 	if e.err != nil {
@@ -227,15 +227,15 @@ func (p *Provider) find(ctx context.Context, def targets.Definition, need provid
 
 // reachResult is what answered, or why nothing did.
 type reachResult[T any] struct {
-	it  T
-	err error
+	value T
+	err   error
 }
 
 // reachBoth reaches the gateway and the engine of the settings, side by side.
 func (p *Provider) reachBoth(ctx context.Context, c config) (g reachResult[*client.Gateway], e reachResult[*dockerengine.Engine]) {
 	var looks sync.WaitGroup
-	looks.Go(func() { g.it, g.err = p.c.Gateway(ctx, c.Gateway) })
-	looks.Go(func() { e.it, e.err = p.c.Connect(ctx, "") })
+	looks.Go(func() { g.value, g.err = p.c.Gateway(ctx, c.Gateway) })
+	looks.Go(func() { e.value, e.err = p.c.Connect(ctx, "") })
 	looks.Wait()
 	return g, e
 }

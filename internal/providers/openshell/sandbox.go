@@ -49,7 +49,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	b := &sandbox{l: l, def: def}
 	b.at = &entered.Sandbox{
 		Box: box{b}, Dir: s.Dir, Ops: policy.Ops, Name: "the sandbox " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.w.patience,
-		Standby: entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, guest.StandbyName), Taken: &p.taken, Next: box{b}.relieve},
+		Standby: entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, guest.StandbyName), Taken: &p.taken, Next: box{b}.startNextStandby},
 		Lasting: &entered.DisposableSandbox{Began: b.containerStartedAt},
 	}
 	found, err := b.find(ctx)
@@ -224,7 +224,7 @@ func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) 
 // ours, and what could make an agent fall back to billing by use.
 func isReservedVariable(kv string) bool {
 	name, _, _ := strings.Cut(kv, "=")
-	return strings.HasPrefix(name, "OPENSHELL_") || strings.HasPrefix(name, "LAUFWERK_") || environment.Refused(name) ||
+	return strings.HasPrefix(name, "OPENSHELL_") || strings.HasPrefix(name, "LAUFWERK_") || environment.IsRefused(name) ||
 		slices.Contains([]string{"HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"}, name)
 }
 
@@ -237,7 +237,7 @@ func (b *sandbox) BaseEnv() []string            { return slices.Clone(b.env) }
 func (*sandbox) Secrets() []string { return nil }
 
 // Fence deletes the sandbox, which is the one sure end of everything in it. The session can only be closed then.
-func (b *sandbox) Fence(ctx context.Context) supervise.Fenced { return box{b}.End(ctx) }
+func (b *sandbox) Fence(ctx context.Context) supervise.FenceResult { return box{b}.End(ctx) }
 
 func (b *sandbox) tree() sessiondir.Tree {
 	return sessiondir.Tree{Host: b.l.s.Workspace, Seen: policy.Work, ReadOnly: b.l.s.ReadOnly}

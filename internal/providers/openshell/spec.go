@@ -29,8 +29,8 @@ const readyFile = "ready"
 // bindMounts is the gateway's setting without which it mounts no directory of this host.
 const bindMounts = "enable_bind_mounts"
 
-// askedNote is left in the session's directory before the gateway is asked for a sandbox. Without it none was asked for.
-const askedNote = "asked"
+// requestNote is left in the session's directory before the gateway is asked for a sandbox. Without it none was asked for.
+const requestNote = "asked"
 
 // spec is what an intent says of a session's sandbox.
 type spec struct {
@@ -135,7 +135,7 @@ func (s spec) request(in resource.Intent) (*wire.CreateSandboxRequest, error) {
 			return nil, err
 		}
 	}
-	out := &wire.SandboxSpec{Template: template, Policy: s.policy(), Command: guest.HoldMain(policy.Ops+"/"+readyFile, s.Nonce)}
+	out := &wire.SandboxSpec{Template: template, Policy: s.policy(), Command: guest.MainProcess(policy.Ops+"/"+readyFile, s.Nonce)}
 	if s.Provider != "" {
 		out.Providers = []string{s.Provider}
 	}

@@ -157,7 +157,7 @@ func (w *bulkDelete) forEachParallel(do func(i int)) {
 // requestDelete asks for the end of one sandbox, if it is ours by its labels, too.
 func (w *bulkDelete) requestDelete(ctx, finish context.Context, i int, sb *wire.Sandbox) resource.Result {
 	in := w.intents[i]
-	switch why := whyNotOwned(sb, in); {
+	switch why := ownerMismatch(sb, in); {
 	case ctx.Err() != nil:
 		return resource.Result{Err: context.Cause(ctx)}
 	case why != "":

@@ -9,8 +9,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
 
-// Detached is a program that outlives this process.
-type Detached struct {
+// DetachedProcess is a program that outlives this process.
+type DetachedProcess struct {
 	In     io.WriteCloser  // its stdin; safe to close at any time
 	Out    io.ReadCloser   // its stdout
 	Exited <-chan struct{} // closed when it has ended, as long as this process sees it; nil where nobody waits for that
@@ -18,7 +18,7 @@ type Detached struct {
 
 // Detach starts a program in a session of its own, in the root directory, with exactly env and no descriptors but its
 // stdin, stdout and stderr, which is appended to the file log.
-func Detach(path string, argv, env []string, log string) (*Detached, error) {
+func Detach(path string, argv, env []string, log string) (*DetachedProcess, error) {
 	d, p, err := detach(path, argv, env, log)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func Detach(path string, argv, env []string, log string) (*Detached, error) {
 
 // DetachReaped is Detach in a process that reaps whatever ends, see CatchSignals. A wait for the program would keep a thread
 // and a descriptor for as long as it lives.
-func DetachReaped(path string, argv, env []string, log string) (*Detached, error) {
+func DetachReaped(path string, argv, env []string, log string) (*DetachedProcess, error) {
 	d, p, err := detach(path, argv, env, log)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func DetachReaped(path string, argv, env []string, log string) (*Detached, error
 	return d, nil
 }
 
-func detach(path string, argv, env []string, log string) (*Detached, *os.Process, error) {
+func detach(path string, argv, env []string, log string) (*DetachedProcess, *os.Process, error) {
 	var open []*os.File
 	closeAll := func() {
 		for _, f := range open {
@@ -77,7 +77,7 @@ func detach(path string, argv, env []string, log string) (*Detached, *os.Process
 		return nil, nil, err
 	}
 	_, _ = inR.Close(), outW.Close()
-	return &Detached{In: inW, Out: outR}, p, nil
+	return &DetachedProcess{In: inW, Out: outR}, p, nil
 }
 
 func startProcess(path string, argv []string, attr *os.ProcAttr) (*os.Process, error) {

@@ -19,15 +19,15 @@ type OwnCommand struct {
 	Stderr io.Writer
 }
 
-// Running is such a command under way.
-type Running struct {
+// RunningCommand is such a command under way.
+type RunningCommand struct {
 	cmd *exec.Cmd
 	out bytes.Buffer
 }
 
 // StartOwn starts it without input. Its stdout is kept.
-func StartOwn(ctx context.Context, c OwnCommand) (*Running, error) {
-	r := &Running{cmd: exec.CommandContext(ctx, c.Path, c.Args...)} //nolint:gosec // our own binary
+func StartOwn(ctx context.Context, c OwnCommand) (*RunningCommand, error) {
+	r := &RunningCommand{cmd: exec.CommandContext(ctx, c.Path, c.Args...)} //nolint:gosec // our own binary
 	r.cmd.Args[0] = "laufwerk"
 	r.cmd.Env, r.cmd.Dir, r.cmd.Stdout, r.cmd.Stderr = c.Env, c.Dir, &r.out, c.Stderr
 	if err := fault.Point("exec", c.Path); err != nil {
@@ -37,13 +37,13 @@ func StartOwn(ctx context.Context, c OwnCommand) (*Running, error) {
 }
 
 // PID is the process's id.
-func (r *Running) PID() int { return r.cmd.Process.Pid }
+func (r *RunningCommand) PID() int { return r.cmd.Process.Pid }
 
 // Kill ends it with SIGKILL.
-func (r *Running) Kill() error { return r.cmd.Process.Kill() }
+func (r *RunningCommand) Kill() error { return r.cmd.Process.Kill() }
 
 // Wait is its exit code and what it wrote to stdout; -1 where a signal ended it.
-func (r *Running) Wait() (int, []byte, error) {
+func (r *RunningCommand) Wait() (int, []byte, error) {
 	err := r.cmd.Wait()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

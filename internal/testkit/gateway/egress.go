@@ -415,7 +415,7 @@ func (g *Gateway) credential(sandbox, key string, to egressAddress) (value strin
 		if p == nil || p.values[key] == "" || p.expired(key) {
 			continue
 		}
-		if slices.ContainsFunc(g.profiles[p.told.GetType()].GetEndpoints(), func(at *wire.NetworkEndpoint) bool { return names(at, to) }) {
+		if slices.ContainsFunc(g.profiles[p.shown.GetType()].GetEndpoints(), func(at *wire.NetworkEndpoint) bool { return names(at, to) }) {
 			return p.values[key], true, true
 		}
 		known = true

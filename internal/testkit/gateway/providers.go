@@ -18,12 +18,12 @@ import (
 
 // provider is one with its values; told is what the gateway says of it.
 type provider struct {
-	told   *wire.Provider
+	shown  *wire.Provider
 	values map[string]string
 }
 
 func (p *provider) response() *wire.ProviderResponse {
-	told := proto.CloneOf(p.told)
+	told := proto.CloneOf(p.shown)
 	told.Credentials = map[string]string{}
 	for key := range p.values {
 		told.Credentials[key] = "REDACTED"
@@ -160,8 +160,8 @@ func (l *life) CreateProvider(_ context.Context, req *wire.CreateProviderRequest
 			err = status.Errorf(codes.AlreadyExists, "provider '%s' already exists", name)
 			return
 		}
-		p := &provider{told: proto.CloneOf(asked), values: maps.Clone(asked.GetCredentials())}
-		p.told.Metadata = &wire.ObjectMeta{
+		p := &provider{shown: proto.CloneOf(asked), values: maps.Clone(asked.GetCredentials())}
+		p.shown.Metadata = &wire.ObjectMeta{
 			Id: newID(), Name: name, CreatedAtMs: time.Now().UnixMilli(), Labels: asked.GetMetadata().GetLabels(), ResourceVersion: 1, Workspace: "default",
 		}
 		l.g.providers[name] = p
@@ -194,21 +194,21 @@ func (l *life) UpdateProvider(_ context.Context, req *wire.UpdateProviderRequest
 		case p == nil:
 			err = status.Error(codes.NotFound, "provider not found")
 			return
-		case asked.GetType() != "" && asked.GetType() != p.told.GetType():
+		case asked.GetType() != "" && asked.GetType() != p.shown.GetType():
 			err = invalid("provider type cannot be changed")
 			return
-		case version != 0 && version != p.told.GetMetadata().GetResourceVersion():
+		case version != 0 && version != p.shown.GetMetadata().GetResourceVersion():
 			err = status.Error(codes.Aborted, "provider was modified concurrently")
 			return
 		}
 		merge(&p.values, asked.GetCredentials())
-		merge(&p.told.Config, asked.GetConfig())
-		if p.told.CredentialExpiresAtMs == nil {
-			p.told.CredentialExpiresAtMs = map[string]int64{}
+		merge(&p.shown.Config, asked.GetConfig())
+		if p.shown.CredentialExpiresAtMs == nil {
+			p.shown.CredentialExpiresAtMs = map[string]int64{}
 		}
-		maps.Copy(p.told.CredentialExpiresAtMs, req.GetCredentialExpiresAtMs())
-		maps.DeleteFunc(p.told.CredentialExpiresAtMs, func(key string, at int64) bool { return at == 0 || p.values[key] == "" })
-		p.told.Metadata.ResourceVersion++
+		maps.Copy(p.shown.CredentialExpiresAtMs, req.GetCredentialExpiresAtMs())
+		maps.DeleteFunc(p.shown.CredentialExpiresAtMs, func(key string, at int64) bool { return at == 0 || p.values[key] == "" })
+		p.shown.Metadata.ResourceVersion++
 		out = p.response()
 	}) {
 		err = broken()
@@ -263,7 +263,7 @@ const placeholder = "openshell:resolve:env:"
 
 // expired keys are not handed out. g.mu is held.
 func (p *provider) expired(key string) bool {
-	at := p.told.GetCredentialExpiresAtMs()[key]
+	at := p.shown.GetCredentialExpiresAtMs()[key]
 	return at != 0 && at <= time.Now().UnixMilli()
 }
 
@@ -294,7 +294,7 @@ func (l *life) environment(r *row) []string {
 		}
 		for _, key := range slices.Sorted(maps.Keys(p.values)) {
 			if !p.expired(key) {
-				out = append(out, fmt.Sprintf("%s=%sv%d_%s", key, placeholder, p.told.GetMetadata().GetResourceVersion(), key))
+				out = append(out, fmt.Sprintf("%s=%sv%d_%s", key, placeholder, p.shown.GetMetadata().GetResourceVersion(), key))
 			}
 		}
 	}

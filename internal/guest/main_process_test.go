@@ -21,7 +21,7 @@ func newLockedFile(t *testing.T) *box {
 	t.Helper()
 	return newBoxOf(t, "busybox", func(h *container.HostConfig) { h.SecurityOpt = append(h.SecurityOpt, "seccomp="+withoutPidfds) },
 		func(ready, nonce string, _ ...string) []string {
-			return append([]string{"/bin/sh", "-c", `"$@"; exit $?`, "sh"}, HoldMain(ready, nonce)...)
+			return append([]string{"/bin/sh", "-c", `"$@"; exit $?`, "sh"}, MainProcess(ready, nonce)...)
 		})
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
-func TestHolds(t *testing.T) {
+func TestLocks(t *testing.T) {
 	t.Parallel()
 	type try struct {
 		holder string
-		mode   claims.HoldMode
+		mode   claims.LockMode
 		ok     bool
 	}
 	tests := map[string][]try{
@@ -27,7 +27,7 @@ func TestHolds(t *testing.T) {
 	for name, tries := range tests {
 		d := driver(newMemory(), newFakeProvider())
 		for i, try := range tries {
-			err := d.TakeHold(context.Background(), claims.HoldRequest{Key: "workspace/w", Mode: try.mode, Holder: try.holder, Run: "r-" + try.holder, What: "session " + try.holder})
+			err := d.TakeLock(context.Background(), claims.LockRequest{Key: "workspace/w", Mode: try.mode, Holder: try.holder, Run: "r-" + try.holder, What: "session " + try.holder})
 			if (err == nil) != try.ok {
 				t.Errorf("%s: try %d: %v", name, i, err)
 			}
@@ -42,12 +42,12 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-func TestDropHolds(t *testing.T) {
+func TestDropLocks(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d := driver(newMemory(), newFakeProvider())
 	take := func(key, holder string) error {
-		return d.TakeHold(ctx, claims.HoldRequest{Key: key, Mode: claims.Shared, Holder: holder, Busy: failure.AdmissionFull})
+		return d.TakeLock(ctx, claims.LockRequest{Key: key, Mode: claims.Shared, Holder: holder, Busy: failure.AdmissionFull})
 	}
 	for _, k := range []string{"slot/p/r1", "workspace/w", "workspace/v"} {
 		if err := take(k, "a"); err != nil {
@@ -57,20 +57,20 @@ func TestDropHolds(t *testing.T) {
 	if err := take("workspace/w", "b"); err != nil {
 		t.Fatal(err)
 	}
-	wantFailure(t, d.TakeHold(ctx, claims.HoldRequest{Key: "slot/p/r1", Mode: claims.Exclusive, Holder: "b", Busy: failure.AdmissionFull}), failure.AdmissionFull)
+	wantFailure(t, d.TakeLock(ctx, claims.LockRequest{Key: "slot/p/r1", Mode: claims.Exclusive, Holder: "b", Busy: failure.AdmissionFull}), failure.AdmissionFull)
 	for range 2 { // twice is no error
-		if err := d.DropHolds(ctx, "a"); err != nil {
+		if err := d.DropLocks(ctx, "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	holds, err := d.ListHolds(ctx, "")
-	if err != nil || len(holds) != 1 || holds[0].Key != "workspace/w" || len(holds[0].Holders) != 1 || holds[0].Holders[0].ID != "b" {
-		t.Fatalf("%+v, %v", holds, err)
+	locks, err := d.ListLocks(ctx, "")
+	if err != nil || len(locks) != 1 || locks[0].Key != "workspace/w" || len(locks[0].Holders) != 1 || locks[0].Holders[0].ID != "b" {
+		t.Fatalf("%+v, %v", locks, err)
 	}
 	wantFailure(t, take("", "a"), failure.Internal)
 }
 
-// Intent and holds are one commit: who cannot have the workspace has begun nothing.
+// Intent and locks are one commit: who cannot have the workspace has begun nothing.
 func TestHoldsAreTakenWithTheIntent(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -78,24 +78,24 @@ func TestHoldsAreTakenWithTheIntent(t *testing.T) {
 	d := driver(mem, w)
 	first := allocate(t, d, "a")
 	second := request("b")
-	second.Holds = append(second.Holds, claims.HoldRequest{Key: "workspace/a", Mode: claims.Exclusive, What: "session b"})
+	second.Locks = append(second.Locks, claims.LockRequest{Key: "workspace/a", Mode: claims.Exclusive, What: "session b"})
 	calls := len(w.calls)
 	_, err := d.Allocate(ctx, second)
 	wantFailure(t, err, failure.WorkspaceBusy, "session a")
 	if _, ok, err := d.ByOperation(ctx, "r1", "b"); ok || err != nil || len(w.calls) != calls {
 		t.Fatalf("something was begun: %v, %v", ok, err)
 	}
-	if holds, err := d.ListHolds(ctx, "workspace/b"); err != nil || len(holds) > 0 {
-		t.Fatalf("%v, %v", holds, err)
+	if locks, err := d.ListLocks(ctx, "workspace/b"); err != nil || len(locks) > 0 {
+		t.Fatalf("%v, %v", locks, err)
 	}
 	if _, err := d.Release(ctx, first.ID); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := d.Allocate(ctx, second); err != nil || len(c.Holds) != 2 {
+	if c, err := d.Allocate(ctx, second); err != nil || len(c.Locks) != 2 {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	err = mem.Update(ctx, func(tx store.Tx) error {
-		return d.TakeHoldTx(tx, claims.HoldRequest{Key: "workspace/b", Mode: claims.Shared, Holder: "x"})
+		return d.TakeLockTx(tx, claims.LockRequest{Key: "workspace/b", Mode: claims.Shared, Holder: "x"})
 	})
 	wantFailure(t, err, failure.WorkspaceBusy)
 }

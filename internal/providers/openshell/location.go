@@ -70,9 +70,9 @@ func (l location) identify(got *wire.Sandbox) sighting {
 	if l.in.Resource != "" && m.GetId() != l.in.Resource { // names are given once: ours has it no more
 		return sighting{presence: resource.Absent, evidence: l.p.evidence("the %s has no sandbox with the id %s; %s has the id %s now", l.in.Endpoint, l.in.Resource, name, m.GetId())}
 	}
-	why := whyNotOwned(got, l.in)
+	why := ownerMismatch(got, l.in)
 	if why == "" && l.in.Resource == "" {
-		why = whyNotOurs(got, l.in, l.s)
+		why = foreignReason(got, l.in, l.s)
 	}
 	if why != "" {
 		return sighting{
@@ -84,8 +84,8 @@ func (l location) identify(got *wire.Sandbox) sighting {
 	return sighting{presence: resource.Present, sandbox: got, evidence: l.p.evidence("the sandbox %s has the id %s, and is %s", name, m.GetId(), phaseName(got))}
 }
 
-// whyNotOwned says why a sandbox does not belong to an intent, whatever its id is.
-func whyNotOwned(got *wire.Sandbox, in resource.Intent) string {
+// ownerMismatch says why a sandbox does not belong to an intent, whatever its id is.
+func ownerMismatch(got *wire.Sandbox, in resource.Intent) string {
 	m := got.GetMetadata()
 	switch {
 	case m.GetId() == "":
@@ -100,8 +100,8 @@ func whyNotOwned(got *wire.Sandbox, in resource.Intent) string {
 	return ""
 }
 
-// whyNotOurs says why a sandbox with our labels, whose id is not recorded, is not ours all the same.
-func whyNotOurs(got *wire.Sandbox, in resource.Intent, s spec) string {
+// foreignReason says why a sandbox with our labels, whose id is not recorded, is not ours all the same.
+func foreignReason(got *wire.Sandbox, in resource.Intent, s spec) string {
 	switch {
 	case s.Image == "" || got.GetSpec().GetTemplate().GetImage() != s.Image:
 		return "it was made from another image"
