@@ -19,7 +19,7 @@ func (l Programs) Find(name string) (Program, bool) {
 	return nil, false
 }
 
-// Installable are those that have a recipe. The first of them is what preparations install and what images carry.
+// Installable are those that have a recipe.
 func (l Programs) Installable() (out Programs) {
 	for _, p := range l {
 		if p.Recipe() != nil {
@@ -27,6 +27,20 @@ func (l Programs) Installable() (out Programs) {
 		}
 	}
 	return out
+}
+
+// ForImage is the program that the prepared image of a target with these credentials carries: the one that runs with one of them,
+// or else the first that has a recipe; nil in a build with none.
+func (l Programs) ForImage(credentials []string) (first Program) {
+	for _, p := range l.Installable() {
+		if c := p.Credential(); c != nil && slices.Contains(credentials, c.Kind) {
+			return p
+		}
+		if first == nil {
+			first = p
+		}
+	}
+	return first
 }
 
 // HomeVariables are the variables that lead programs to their private homes: sessions set them.

@@ -22,7 +22,7 @@ func preparations(d *cli.Deps) *prepare.Service {
 	return &prepare.Service{
 		Vars: d.Env.Vars, UserHome: d.Env.Home(), Now: d.Env.Now, Command: "laufwerk " + redact.Line(strings.Join(d.Env.Args, " ")),
 		Say:   func(format string, args ...any) { d.UI.Talkf(format, args...) },
-		Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Program: programs(d.Env).Installable()[0],
+		Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Program: programs(d.Env).ForImage(nil),
 		Home: func() (string, error) {
 			set, err := d.Settings()
 			if err != nil {

@@ -65,8 +65,11 @@ type Program struct {
 	HomeVariable string
 }
 
-// NewProgram is what is installed of an agent program that has a recipe.
+// NewProgram is what is installed of an agent program that has a recipe. Nil, in a build without such a program, runs nowhere.
 func NewProgram(p agent.Program) Program {
+	if p == nil {
+		return Program{Name: "none", Title: "agent program", Binary: func(string) string { return "" }}
+	}
 	r := p.Recipe()
 	out := Program{Name: p.Name(), Title: p.Title(), Version: r.Version, Install: agent.PNPMInstall(), Says: r.ExpectedVersion(), Binary: r.Binary, HomeVariable: r.HomeVariable}
 	for _, f := range r.PNPMFiles() {

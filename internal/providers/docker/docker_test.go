@@ -13,7 +13,9 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/agent/codex"
+	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/dockerengine/owned"
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -454,6 +456,18 @@ func TestRefusalsBeforeAnythingIsMade(t *testing.T) {
 		if len(missing) != 1 || missing[0].ID != c.id || !strings.Contains(missing[0].Message+"\n"+missing[0].Hint, c.says) {
 			t.Errorf("%s: %+v", c.options, missing)
 		}
+	}
+}
+
+// A build without a program to install runs commands in images of the user's own.
+func TestABuildWithNothingToInstall(t *testing.T) {
+	w := newProviderFixture(t, engine.Endpoint(t))
+	w.c.Programs = agent.Programs{command.New(nil)}
+	if missing := w.Ready(w.ctx(), w.target(`{"image":"`+busybox+`"}`), providers.Need{Workspace: true}); len(missing) > 0 {
+		t.Errorf("%+v", missing)
+	}
+	if missing := w.Ready(w.ctx(), w.target(`{}`), providers.Need{Workspace: true}); len(missing) != 1 || missing[0].ID != "docker.image" {
+		t.Errorf("%+v", missing)
 	}
 }
 

@@ -113,7 +113,7 @@ func (p *Provider) examinePrograms(c config, i selectedImage, imageErr error) (o
 			continue
 		}
 		if program.Recipe() != nil {
-			out = append(out, examineInstalled(program, c, i, imageErr))
+			out = append(out, examineInstalled(program, c, p.carried(program, c, i.prepared), imageErr))
 		}
 		if credential == nil {
 			continue
@@ -128,18 +128,18 @@ func (p *Provider) examinePrograms(c config, i selectedImage, imageErr error) (o
 }
 
 // examineInstalled says whether the image carries a program, or what it takes to install it in each session.
-func examineInstalled(program agent.Program, c config, i selectedImage, imageErr error) checks.Check {
+func examineInstalled(program agent.Program, c config, carried bool, imageErr error) checks.Check {
 	at, title, version := program.Name()+".program", program.Title(), program.Recipe().Version
 	switch {
 	case imageErr != nil:
 		return checks.New(at, checks.Skip, "without the image that cannot be told")
-	case !i.prepared && c.Network == noNetwork:
+	case !carried && c.Network == noNetwork:
 		return checks.Failed(at, unpreparedError(c, program))
 	case c.Network == noNetwork:
 		return checks.New(at, checks.Warn, "%s %s is in the image, and with `network: \"none\"` it reaches no model server", title, version)
-	case !i.prepared:
-		return checks.New(at, checks.Warn, "the image %s carries no prepared %s: every session installs %s %s before its first turn, which takes pnpm, the network and its time",
-			c.Image, title, title, version).WithHint("laufwerk prepare docker   # and leave `image` out of the target, or build on the prepared image")
+	case !carried:
+		return checks.New(at, checks.Warn, "the %s carries no prepared %s: every session installs %s %s before its first turn, which takes pnpm, the network and its time",
+			c.imageName(), title, title, version).WithHint("laufwerk prepare docker   # and leave `image` out of the target, or build on the prepared image")
 	}
 	return checks.New(at, checks.Pass, "%s %s is in the image", title, version)
 }
@@ -177,7 +177,7 @@ func (p *Provider) Probe(in resource.Intent, def targets.Definition) providers.P
 		s, _, err := readSpec(in)
 		return []checks.Check{ran, checkTools(got, p.c.Programs.Installable(), func(program agent.Program) bool {
 			credential := program.Credential()
-			return err == nil && !s.Prepared && (credential == nil || slices.Contains(c.Credentials, credential.Kind))
+			return err == nil && !p.carried(program, c, s.Prepared) && (credential == nil || slices.Contains(c.Credentials, credential.Kind))
 		})}
 	}}
 }

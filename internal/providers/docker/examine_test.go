@@ -122,7 +122,30 @@ func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
 			t.Errorf("%s: a login that is not there: %+v", name, got[1])
 		}
 	}
+	p.c.Programs = append(p.c.Programs, second{codex.New()})
+	asks := with("", bridge)
+	asks.Credentials = []string{codex.Subscription, "second-subscription"}
+	if got := p.examinePrograms(asks, selectedImage{prepared: true}, nil); got[0].Status != checks.Pass || got[2].ID != "second.program" || got[2].Status != checks.Warn || !strings.Contains(got[2].Message, "installs Second") {
+		t.Errorf("a program that the image does not carry: %+v", got)
+	}
+	asks.Credentials = []string{"second-subscription"}
+	if got := p.program(asks).Name(); got != "second" {
+		t.Errorf("the image for an agent with the other login carries %s", got)
+	}
+	p.c.Programs = programs()
 	if got := p.examinePrograms(config{}, selectedImage{}, nil); len(got) != 1 || got[0].Status != checks.Skip {
 		t.Errorf("%+v", got)
 	}
+}
+
+// second is another program that is installed.
+type second struct{ *codex.Program }
+
+func (second) Name() string  { return "second" }
+func (second) Title() string { return "Second" }
+
+func (s second) Credential() *agent.Credential {
+	c := *s.Program.Credential()
+	c.Kind = "second-subscription"
+	return &c
 }

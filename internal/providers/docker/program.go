@@ -35,7 +35,7 @@ func (p *Provider) readyFor(name string, c config, i selectedImage, imageErr err
 	if !ok {
 		return nil
 	}
-	if program.Recipe() != nil && imageErr == nil && !i.prepared && c.Network == noNetwork {
+	if program.Recipe() != nil && imageErr == nil && !p.carried(program, c, i.prepared) && c.Network == noNetwork {
 		out = append(out, condition(name+".program", unpreparedError(c, program)))
 	}
 	if credential := program.Credential(); credential != nil {
@@ -47,7 +47,7 @@ func (p *Provider) readyFor(name string, c config, i selectedImage, imageErr err
 }
 
 func unpreparedError(c config, program agent.Program) error {
-	return failure.New(failure.NotReady, "the image %s carries no prepared %s, and without a network it cannot be installed in a session", c.Image, program.Title()).
+	return failure.New(failure.NotReady, "the %s carries no prepared %s, and without a network it cannot be installed in a session", c.imageName(), program.Title()).
 		WithHint("laufwerk prepare docker")
 }
 
@@ -82,7 +82,7 @@ func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 // binary is the path of a program's executable inside, which is installed where the image does not carry it.
 func (s *sandbox) binary(ctx context.Context, program agent.Program) (string, error) {
 	at := Images().Prefix(program.Name())
-	if !s.spec.Prepared {
+	if !s.p.carried(program, s.config, s.spec.Prepared) {
 		var err error
 		if at, err = s.install(ctx, program); err != nil {
 			return "", err
@@ -125,7 +125,7 @@ mv -T "$new" "$name" 2>/dev/null || { rm -rf "$new"; [ -e "$name/.complete" ]; }
 	cmd.Env = slices.Concat(s.at.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
 	cmd.Talk = &progressFilter{report: func(line string) { providers.Progress(ctx, "%s", line) }}
 	if !files.Exists(filepath.Join(s.spec.Dir, sessiondir.Home, strings.TrimPrefix(bootstrapDir, homeDir), name, ".complete")) {
-		providers.Progress(ctx, "installing %s %s in the session: the image %s does not carry it", title, recipe.Version, s.config.Image)
+		providers.Progress(ctx, "installing %s %s in the session: the %s does not carry it", title, recipe.Version, s.config.imageName())
 	}
 	within, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
@@ -142,7 +142,7 @@ mv -T "$new" "$name" 2>/dev/null || { rm -rf "$new"; [ -e "$name/.complete" ]; }
 	if within.Err() != nil {
 		err = fmt.Errorf("it did not end in %s: %w", installLimit, err)
 	}
-	return "", failure.New(failure.NotReady, "%s could not be installed in the session, from the image %s: %v", title, s.config.Image, err).
+	return "", failure.New(failure.NotReady, "%s could not be installed in the session, from the %s: %v", title, s.config.imageName(), err).
 		WithHint("laufwerk prepare docker   # then build the image FROM that one, for `codexBootstrap: \"prepared\"`; or give the target's `env` what pnpm needs inside: npm_config_registry, HTTPS_PROXY, NODE_EXTRA_CA_CERTS")
 }
 

@@ -150,13 +150,34 @@ func condition(id string, err error) failure.Condition { return targets.Missing(
 // selectedImage is the image of a target's sessions.
 type selectedImage struct {
 	image    api.InspectResponse
-	prepared bool // it carries the pinned Codex
+	prepared bool // it carries the program of the target's prepared images, as its recipe pins it
+}
+
+// program is what the prepared images of a target carry; nil in a build with nothing to install.
+func (p *Provider) program(c config) agent.Program {
+	if c.CodexBootstrap != "" { // the image is named by a function that prepares the same program for every target
+		return p.c.Programs.ForImage(nil)
+	}
+	return p.c.Programs.ForImage(c.Credentials)
+}
+
+// imageName is what messages call a target's image.
+func (c config) imageName() string {
+	if c.Image == "" {
+		return "prepared image"
+	}
+	return "image " + c.Image
+}
+
+// carried says whether a program is in a target's image, which is a prepared one or not.
+func (p *Provider) carried(program agent.Program, c config, prepared bool) bool {
+	return prepared && program.Name() == p.program(c).Name()
 }
 
 // cache is where a target's prepared images are.
 func (p *Provider) cache(def targets.Definition, c config) imagecache.Cache {
 	k := Images()
-	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.NewProgram(p.c.Programs.Installable()[0]))
+	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.NewProgram(p.program(c)))
 }
 
 // Images describes what sessions of Docker targets start from.

@@ -41,7 +41,7 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 	} else {
 		i, err := p.image(ctx, e, def, c)
 		out = append(out, examineLimits(c, e.Facts()), p.examineImage(def, c, i, err))
-		out = append(out, p.examinePrograms(err)...)
+		out = append(out, p.examinePrograms(def, c, err)...)
 	}
 	return append(out, p.examineProvider(ctx, g, def, c)...)
 }
@@ -103,13 +103,16 @@ func (p *Provider) examineImage(def targets.Definition, c config, i api.InspectR
 	return checks.New("image", checks.Pass, "the prepared image is on the engine, and is the one of its receipt").WithEvidence(i.ID, p.cache(def, c).StandardFile())
 }
 
-// examinePrograms says whether the agent programs are there that prepared images carry.
-func (p *Provider) examinePrograms(imageErr error) (out []checks.Check) {
+// examinePrograms says whether the agent programs are in the image that have to be.
+func (p *Provider) examinePrograms(def targets.Definition, c config, imageErr error) (out []checks.Check) {
 	for _, program := range p.c.Programs.Installable() {
 		id := program.Name() + ".program"
-		if imageErr != nil {
+		switch err := p.checkCarried(program, def, c); {
+		case imageErr != nil:
 			out = append(out, checks.New(id, checks.Skip, "without the image that cannot be told"))
-		} else {
+		case err != nil:
+			out = append(out, checks.New(id, checks.Skip, "%v", err))
+		default:
 			out = append(out, checks.New(id, checks.Pass, "%s %s is in the image", program.Title(), program.Recipe().Version))
 		}
 	}

@@ -217,9 +217,14 @@ func (p *Provider) find(ctx context.Context, def targets.Definition, need provid
 	if f.image, err = p.image(ctx, f.engine, def, c); err != nil {
 		say("image", err)
 	}
-	if program, ok := p.c.Programs.Find(need.Program); ok && program.Credential() != nil {
-		for _, err := range p.credentials(ctx, f.gateway, def, c) {
-			say("provider", err)
+	if program, ok := p.c.Programs.Find(need.Program); ok {
+		if err := p.checkCarried(program, def, c); err != nil {
+			say(program.Name()+".program", err)
+		}
+		if program.Credential() != nil {
+			for _, err := range p.credentials(ctx, f.gateway, def, c) {
+				say("provider", err)
+			}
 		}
 	}
 	return f, out
@@ -284,7 +289,20 @@ func checkEngine(f dockerengine.Facts) error {
 // cache is where a target's prepared images are.
 func (p *Provider) cache(def targets.Definition, c config) imagecache.Cache {
 	k := Images()
-	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.NewProgram(p.c.Programs.Installable()[0]))
+	return k.Cache(k.CacheDirectory(c.ImageCacheDirectory, def.Root, p.c.Home, p.c.State), imagecache.NewProgram(p.program(c)))
+}
+
+// program is what the prepared images of a target carry; nil in a build with nothing to install.
+func (p *Provider) program(c config) agent.Program {
+	return p.c.Programs.ForImage([]string{c.Credentials.Kind})
+}
+
+// checkCarried refuses a program that would have to be in the image, and is not.
+func (p *Provider) checkCarried(program agent.Program, def targets.Definition, c config) error {
+	if carried := p.program(c); program.Recipe() != nil && program.Name() != carried.Name() {
+		return failure.New(failure.NotReady, "the prepared images of the target %q carry %s, and not %s", def.ID, carried.Title(), program.Title())
+	}
+	return nil
 }
 
 // Images describes what sandboxes of OpenShell targets start from. Network policies name the folder of programs.
