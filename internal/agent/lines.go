@@ -81,8 +81,8 @@ func IsUUID(s string) bool {
 	return uuid.MatchString(s)
 }
 
-// Quoted is the beginning of a line of a program, for messages.
-func Quoted(b []byte) string {
+// Quote is the beginning of a line of a program, for messages.
+func Quote(b []byte) string {
 	const most = 200
 	if len(b) > most {
 		return fmt.Sprintf("%q…", b[:most])

@@ -34,9 +34,9 @@ func ReceiptPath(home, program string) string {
 // OwnBinary is the recipe of a receipt whose program is an executable that the user brought.
 const OwnBinary = "own"
 
-// Installed is the receipt of a program with a recipe that is there, as its recipe has it or as the user brought it. Otherwise it is a failure
+// ReadInstalled is the receipt of a program with a recipe that is there, as its recipe has it or as the user brought it. Otherwise it is a failure
 // of kind NotReady with the command to type.
-func Installed(home string, p Program) (Receipt, error) {
+func ReadInstalled(home string, p Program) (Receipt, error) {
 	r, err := readReceipt(home, p.Name())
 	if recipe := p.Recipe(); err == nil && r.Recipe != OwnBinary && r.Recipe != recipe.Digest() {
 		err = failure.New(failure.NotReady, "%s %s was prepared by another version of laufwerk; this one needs %s", p.Title(), r.Version, recipe.Version).

@@ -31,7 +31,7 @@ func preparations(d *cli.Deps) *prepare.Service {
 			return set.Home()
 		},
 		Open: func(ctx context.Context, create bool) (prepare.Opened, error) {
-			get := open.ToRead
+			get := open.OpenToRead
 			if create {
 				get = func(ctx context.Context) (*runs.Service, error) { return open(ctx, true) }
 			}

@@ -37,7 +37,7 @@ type claimsListDocument struct {
 }
 
 func runClaimsList(ctx context.Context, o *claimsListOptions) error {
-	s, err := o.Open.ToRead(ctx)
+	s, err := o.Open.OpenToRead(ctx)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func newClaimsShow(d *Deps) *cobra.Command {
 }
 
 func runClaimsShow(ctx context.Context, o *claimsShowOptions) error {
-	s, err := o.Open.ToRead(ctx)
+	s, err := o.Open.OpenToRead(ctx)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type diffDocument struct {
 }
 
 func runDiff(ctx context.Context, o *diffOptions) error {
-	s, err := o.Open.ToRead(ctx)
+	s, err := o.Open.OpenToRead(ctx)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func Execute(ctx context.Context, env *system.Env, commands func(*Deps) Commands
 		err = systemError(d, err, f)
 	}
 	if err == nil {
-		err = d.UI.Lost() // which may be full too, and is not ours
+		err = d.UI.WriteError() // which may be full too, and is not ours
 	}
 	if err == nil {
 		return failure.ExitDone

@@ -40,7 +40,7 @@ type listedRun struct {
 }
 
 func runRunsList(ctx context.Context, o *runsListOptions) error {
-	s, err := o.Open.ToRead(ctx)
+	s, err := o.Open.OpenToRead(ctx)
 	if err != nil {
 		return err
 	}

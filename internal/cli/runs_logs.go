@@ -33,7 +33,7 @@ func newRunsLogs(d *Deps) *cobra.Command {
 }
 
 func runRunsLogs(ctx context.Context, o *runsLogsOptions) error {
-	s, err := o.Open.ToRead(ctx)
+	s, err := o.Open.OpenToRead(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func runRunsLogs(ctx context.Context, o *runsLogsOptions) error {
 			o.UI.Talkf("run %s %s%s\n", r.ID, r.State, withColon(r.Reason))
 		}
 	}
-	if o.UI.Gone() {
+	if o.UI.ReaderGone() {
 		return nil // Execute reports why, as for every command
 	}
 	return err
@@ -62,7 +62,7 @@ func runRunsLogs(ctx context.Context, o *runsLogsOptions) error {
 
 // stopWhenUnread calls stop once stdout has no reader any more: while the run has no events, no write would fail.
 func stopWhenUnread(ctx context.Context, d *Deps, stop func()) {
-	for !d.UI.Gone() {
+	for !d.UI.ReaderGone() {
 		select {
 		case <-ctx.Done():
 			return

@@ -32,7 +32,7 @@ func newRunsShow(d *Deps) *cobra.Command {
 }
 
 func runRunsShow(ctx context.Context, o *runsShowOptions) error {
-	s, err := o.Open.ToRead(ctx)
+	s, err := o.Open.OpenToRead(ctx)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func runScript(ctx context.Context, o *scriptOptions) error {
 	defer stop()
 	value, _, err := runner.Evaluate(ctx, root, entry, opts)
 	if err != nil {
-		return project.Hinted(err, root, entry)
+		return project.WithDefaultHint(err, root, entry)
 	}
 	if len(value) == 0 {
 		value = json.RawMessage("null")

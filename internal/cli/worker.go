@@ -23,8 +23,8 @@ type OpenRuns func(ctx context.Context, create bool) (*runs.Service, error)
 // readWait bounds how long a command that only reads waits for the store.
 const readWait = 2 * time.Second
 
-// ToRead is OpenRuns for commands that only read: they report soon which process has the store, instead of waiting for it.
-func (o OpenRuns) ToRead(ctx context.Context) (*runs.Service, error) {
+// OpenToRead is OpenRuns for commands that only read: they report soon which process has the store, instead of waiting for it.
+func (o OpenRuns) OpenToRead(ctx context.Context) (*runs.Service, error) {
 	s, err := o(ctx, false)
 	if err == nil {
 		s.Store.SetWait(readWait)

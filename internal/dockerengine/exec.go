@@ -47,10 +47,10 @@ func (e *Engine) Exec(ctx context.Context, id string, cmd Command, stdout, stder
 		go feedInput(conn, cmd.Stdin, cancel)
 	}
 	if err := demux(stdout, stderr, conn); err != nil {
-		return 0, resource.Unknown, streamCut(life, err, cmd)
+		return 0, resource.Unknown, streamCutError(life, err, cmd)
 	}
 	if err := context.Cause(life); err != nil { // the end of the stream is ours
-		return 0, resource.Unknown, streamCut(life, err, cmd)
+		return 0, resource.Unknown, streamCutError(life, err, cmd)
 	}
 	return e.waitForExit(life, started, cmd)
 }
@@ -113,7 +113,7 @@ func (e *Engine) Open(ctx context.Context, id string, cmd Command) (*Stream, res
 	go func() {
 		defer close(s.ended)
 		if err := demux(outW, errW, conn); err != nil {
-			s.cut = streamCut(ctx, err, cmd)
+			s.cut = streamCutError(ctx, err, cmd)
 		}
 		_ = outW.CloseWithError(s.cut)
 		_ = errW.CloseWithError(s.cut)
@@ -170,8 +170,8 @@ func (c Command) name() string {
 	return c.Argv[0]
 }
 
-// streamCut is a stream that was not read to its end.
-func streamCut(ctx context.Context, err error, cmd Command) error {
+// streamCutError is a stream that was not read to its end.
+func streamCutError(ctx context.Context, err error, cmd Command) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -193,7 +193,7 @@ func (e *Engine) waitForExit(ctx context.Context, id string, cmd Command) (int, 
 		}
 		select {
 		case <-ctx.Done():
-			return 0, resource.Unknown, streamCut(ctx, ctx.Err(), cmd)
+			return 0, resource.Unknown, streamCutError(ctx, ctx.Err(), cmd)
 		case <-c.ctx.Done():
 			return 0, resource.Unknown, failure.New(failure.OutcomeUnknown, "the outputs of %s in the container have ended, but it still runs after %s", cmd.name(), c.limit)
 		case <-time.After(pause):

@@ -171,7 +171,7 @@ func (g *Gateway) cause(c *call, err error) error {
 		case codes.Unimplemented:
 			return failure.New(failure.Unsupported, "%s", c.redactedText(err))
 		case codes.PermissionDenied, codes.Unauthenticated:
-			return failure.New(failure.NotReady, "it does not let this user do that: %s", c.redactedText(err)).WithHint("%s", register(g.registration.Alias))
+			return failure.New(failure.NotReady, "it does not let this user do that: %s", c.redactedText(err)).WithHint("%s", registerCommand(g.registration.Alias))
 		default: // it may do better the next time
 			return failure.New(failure.NotReady, "%s", c.redactedText(err))
 		}
@@ -213,7 +213,7 @@ func (g *Gateway) connectionError(c *call, err error) error {
 		out.Err = errors.New(bareMessage(text))
 		return out
 	}
-	again := register(r.Alias) + "   # with the port and the certificates of the gateway"
+	again := registerCommand(r.Alias) + "   # with the port and the certificates of the gateway"
 	switch {
 	case has("connection refused"):
 		return fail(startHint, "nothing listens at %s", r.Endpoint)

@@ -32,7 +32,7 @@ func (i identity) config(host string) *tls.Config {
 func readCredentials(alias, dir string) (identity, error) {
 	fail := func(err error, path, format string, args ...any) (identity, error) {
 		out := failure.New(failure.NotReady, "the OpenShell gateway %q cannot be spoken to: "+format, append([]any{alias}, args...)...).
-			WithHint("%s   # writes its certificates anew", register(alias)).WithPaths(path)
+			WithHint("%s   # writes its certificates anew", registerCommand(alias)).WithPaths(path)
 		out.Err = err
 		return identity{}, out
 	}
@@ -117,7 +117,7 @@ func ownFolder(path string, forbidden fs.FileMode) error {
 		return failure.New(failure.NotReady, "%s is not a folder of its own: it belongs to a gateway's registration, where neither files nor links stand for folders", path).
 			WithHint("ls -ld %s", failure.Quote(path)).WithPaths(path)
 	}
-	return private(path, info, forbidden)
+	return checkPrivate(path, info, forbidden)
 }
 
 // maxFile bounds a registration's files, in bytes.
@@ -144,7 +144,7 @@ func ownFile(path string, forbidden fs.FileMode) ([]byte, error) {
 	if err != nil {
 		return nil, fail(err, "cannot read %s", path)
 	}
-	if err := private(path, info, forbidden); err != nil {
+	if err := checkPrivate(path, info, forbidden); err != nil {
 		return nil, err
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -157,8 +157,8 @@ func ownFile(path string, forbidden fs.FileMode) ([]byte, error) {
 	return b, nil
 }
 
-// private says why what belongs to a registration could be another user's work, or known to one.
-func private(path string, info fs.FileInfo, forbidden fs.FileMode) error {
+// checkPrivate says why what belongs to a registration could be another user's work, or known to one.
+func checkPrivate(path string, info fs.FileInfo, forbidden fs.FileMode) error {
 	if owner, ok := files.Owner(info); ok && owner != system.UID() {
 		return failure.New(failure.NotReady, "%s belongs to the user %d, and not to the user %d that laufwerk runs as", path, owner, system.UID()).
 			WithHint("ls -ld %s", failure.Quote(path)).WithPaths(path)

@@ -216,7 +216,7 @@ func dialHere(ctx context.Context, address string) (net.Conn, error) {
 func (g *Gateway) noGateway(c *call, err error) error {
 	if c.answered.Load() || status.Code(err) == codes.Unimplemented || strings.Contains(err.Error(), "unexpected HTTP status code") {
 		out := failure.New(failure.NotReady, "what listens at %s is not an OpenShell gateway: it does not know the first call", g.registration.Endpoint).
-			WithHint("%s   # with the port of the gateway", register(g.registration.Alias))
+			WithHint("%s   # with the port of the gateway", registerCommand(g.registration.Alias))
 		out.Err = errors.New(statusText(err))
 		return out
 	}

@@ -114,24 +114,24 @@ func (r Registrations) metadata(gateways, alias string) (metadata, error) {
 	path := filepath.Join(dir, metadataFile)
 	var m metadata
 	if err := ownFolder(dir, 0o022); errors.Is(err, fs.ErrNotExist) {
-		return m, r.missing(gateways, alias)
+		return m, r.missingError(gateways, alias)
 	} else if err != nil {
 		return m, err
 	}
 	b, err := ownFile(path, 0o022)
 	if errors.Is(err, fs.ErrNotExist) {
 		if system := r.system(alias); files.Exists(system) {
-			return m, systemOnly(alias, system)
+			return m, systemOnlyError(alias, system)
 		}
 		return m, failure.New(failure.NotReady, "the OpenShell gateway %q is not registered: its folder has no %s", alias, metadataFile).
-			WithHint("%s", register(alias)).WithPaths(path)
+			WithHint("%s", registerCommand(alias)).WithPaths(path)
 	}
 	if err != nil {
 		return m, err
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
 		out := failure.New(failure.NotReady, "the registration of the OpenShell gateway %q cannot be read: %s is not its JSON", alias, path).
-			WithHint("%s", register(alias)).WithPaths(path)
+			WithHint("%s", registerCommand(alias)).WithPaths(path)
 		out.Err = err
 		return m, out
 	}
@@ -147,18 +147,18 @@ func (r Registrations) system(alias string) string {
 	return filepath.Join(dir, "gateways", alias, metadataFile)
 }
 
-func systemOnly(alias, path string) error {
+func systemOnlyError(alias, path string) error {
 	return failure.New(failure.NotReady, "the OpenShell gateway %q is registered for the whole system only (%s): laufwerk speaks to gateways that the user has registered, with the user's own certificates", alias, path).
-		WithHint("%s", register(alias)).WithPaths(path)
+		WithHint("%s", registerCommand(alias)).WithPaths(path)
 }
 
 // shown is how many registered gateways are named at most.
 const shown = 10
 
-// missing says why an alias has no folder.
-func (r Registrations) missing(gateways, alias string) error {
+// missingError says why an alias has no folder.
+func (r Registrations) missingError(gateways, alias string) error {
 	if path := r.system(alias); files.Exists(path) {
-		return systemOnly(alias, path)
+		return systemOnlyError(alias, path)
 	}
 	has := "no gateway is registered there"
 	names, _ := files.Names(gateways)
@@ -170,11 +170,11 @@ func (r Registrations) missing(gateways, alias string) error {
 		has = "registered there: " + strings.Join(names, ", ")
 	}
 	return failure.New(failure.NotReady, "there is no OpenShell gateway %q in %s (%s)", alias, gateways, has).
-		WithHint("%s", register(alias)).WithPaths(filepath.Join(gateways, alias))
+		WithHint("%s", registerCommand(alias)).WithPaths(filepath.Join(gateways, alias))
 }
 
-// register is the command that registers a gateway; the port is that of a gateway as it comes.
-func register(alias string) string {
+// registerCommand is the command that registers a gateway; the port is that of a gateway as it comes.
+func registerCommand(alias string) string {
 	return "openshell gateway add https://127.0.0.1:17670 --local --name " + failure.Quote(alias)
 }
 
@@ -182,7 +182,7 @@ func register(alias string) string {
 func (m metadata) endpoint(alias, path string) (endpoint, host string, err error) {
 	refuse := func(format string, args ...any) (string, string, error) {
 		return "", "", failure.New(failure.NotReady, "the OpenShell gateway %q %s", alias, fmt.Sprintf(format, args...)).
-			WithHint("%s   # or name another gateway in the target", register(alias)).WithPaths(path)
+			WithHint("%s   # or name another gateway in the target", registerCommand(alias)).WithPaths(path)
 	}
 	const why = "laufwerk speaks to a gateway on this machine, over https with client certificates"
 	u, err := url.Parse(m.Endpoint)
@@ -199,7 +199,7 @@ func (m metadata) endpoint(alias, path string) (endpoint, host string, err error
 		return refuse("is registered as a remote one: the folders that laufwerk mounts would be that machine's, not the workspace's")
 	case err != nil || u.Scheme != "https" || u.Hostname() == "" || !validPort(u.Port()) || u.User != nil || u.Opaque != "" || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
 		out := failure.New(failure.NotReady, "the OpenShell gateway %q is registered at %q, which is not https://host:port", alias, m.Endpoint).
-			WithHint("%s", register(alias)).WithPaths(path)
+			WithHint("%s", registerCommand(alias)).WithPaths(path)
 		return "", "", out
 	case !loopback(u.Hostname()):
 		return refuse("is registered at %s, which is not this machine's loopback: the folders that laufwerk mounts may be another machine's", m.Endpoint)

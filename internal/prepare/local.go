@@ -185,7 +185,7 @@ func (o LocalOptions) result(r agent.Receipt, reused bool) LocalResult {
 
 // installed is the receipt of the program as it is installed now.
 func (o LocalOptions) installed() (agent.Receipt, error) {
-	return agent.Installed(o.Home.Dir(), o.Program)
+	return agent.ReadInstalled(o.Home.Dir(), o.Program)
 }
 
 func (o LocalOptions) folder() string { return agent.Folder(o.Home.Dir(), o.Program.Name()) }

@@ -33,24 +33,24 @@ func parse(value json.RawMessage) (config, error) {
 	var c config
 	fields, ok := object(value)
 	if !ok {
-		return c, wrong("", "the config is not an object: expected the value of defineConfig, got %s", shown(value))
+		return c, invalidConfigError("", "the config is not an object: expected the value of defineConfig, got %s", showValue(value))
 	}
 	known := []string{"projectId", "executions", "concurrency"}
 	for _, k := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(known, k) {
-			return c, wrong(k, "defineConfig has no such option%s", suggest.Alternatives(k, known))
+			return c, invalidConfigError(k, "defineConfig has no such option%s", suggest.Alternatives(k, known))
 		}
 	}
 	raw, ok := fields["projectId"]
 	if !ok {
-		return c, wrong("projectId", "defineConfig needs this option: %s", nameRule)
+		return c, invalidConfigError("projectId", "defineConfig needs this option: %s", nameRule)
 	}
 	if json.Unmarshal(raw, &c.projectID) != nil || !IsName(c.projectID) || strings.Trim(c.projectID, ".") == "" {
-		return c, wrong("projectId", "expected %s, got %s", nameRule, shown(raw))
+		return c, invalidConfigError("projectId", "expected %s, got %s", nameRule, showValue(raw))
 	}
 	if raw, ok := fields["concurrency"]; ok {
 		if json.Unmarshal(raw, &c.concurrency) != nil || c.concurrency < 1 || c.concurrency > 1_000_000 {
-			return c, wrong("concurrency", "expected a whole number of live runs, at least 1, got %s", shown(raw))
+			return c, invalidConfigError("concurrency", "expected a whole number of live runs, at least 1, got %s", showValue(raw))
 		}
 	}
 	var err error
@@ -60,11 +60,11 @@ func parse(value json.RawMessage) (config, error) {
 
 func parseExecutions(raw json.RawMessage) ([]targets.Definition, error) {
 	if len(raw) == 0 {
-		return nil, wrong("executions", "defineConfig needs this option: an array of execution targets")
+		return nil, invalidConfigError("executions", "defineConfig needs this option: an array of execution targets")
 	}
 	var list []json.RawMessage
 	if string(raw) == "null" || json.Unmarshal(raw, &list) != nil {
-		return nil, wrong("executions", "expected an array of execution targets, got %s", shown(raw))
+		return nil, invalidConfigError("executions", "expected an array of execution targets, got %s", showValue(raw))
 	}
 	seen := map[string]int{}
 	defs := make([]targets.Definition, 0, len(list))
@@ -75,10 +75,10 @@ func parseExecutions(raw json.RawMessage) ([]targets.Definition, error) {
 		}
 		d := targets.Definition{}
 		if json.Unmarshal(element, &target) != nil || json.Unmarshal(target.Sandbox, &d) != nil || d.Kind == "" || d.ID == "" || d.Fingerprint == "" {
-			return nil, wrong(at, "expected an execution target that a constructor such as createLocalExecution made, got %s", shown(element))
+			return nil, invalidConfigError(at, "expected an execution target that a constructor such as createLocalExecution made, got %s", showValue(element))
 		}
 		if first, ok := seen[d.ID]; ok {
-			return nil, wrong(at, "executions[%d] has the id %q already: give one an `id`, as in createLocalExecution({ id: %q })", first, d.ID, d.ID+"-2")
+			return nil, invalidConfigError(at, "executions[%d] has the id %q already: give one an `id`, as in createLocalExecution({ id: %q })", first, d.ID, d.ID+"-2")
 		}
 		seen[d.ID] = i
 		defs = append(defs, d)
@@ -86,7 +86,7 @@ func parseExecutions(raw json.RawMessage) ([]targets.Definition, error) {
 	return defs, nil
 }
 
-func wrong(path, format string, args ...any) error {
+func invalidConfigError(path, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	if path == "" {
 		return failure.New(failure.Usage, "%s", message)
@@ -102,8 +102,8 @@ func object(raw json.RawMessage) (map[string]json.RawMessage, bool) {
 	return m, true
 }
 
-// shown is a value as people read it in an error.
-func shown(raw json.RawMessage) string {
+// showValue is a value as people read it in an error.
+func showValue(raw json.RawMessage) string {
 	s := string(raw)
 	switch {
 	case s == "":

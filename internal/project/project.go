@@ -54,7 +54,7 @@ func Find(dir, explicit, home string) (string, error) {
 			return "", failure.New(failure.ProjectNotFound, "%s is not a project: there is no %s in it", explicit, Config).
 				WithHint("cd %s && laufwerk init --execution local", failure.Quote(explicit))
 		}
-		return root, trusted(root, home)
+		return root, checkTrusted(root, home)
 	}
 	for at := projectfs.Real(dir); ; at = filepath.Dir(at) {
 		found, err := hasConfig(at)
@@ -62,7 +62,7 @@ func Find(dir, explicit, home string) (string, error) {
 			return "", err
 		}
 		if found {
-			return at, trusted(at, home)
+			return at, checkTrusted(at, home)
 		}
 		if at == filepath.Dir(at) {
 			break
@@ -80,7 +80,7 @@ func hasConfig(root string) (bool, error) {
 	return err == nil && !info.IsDir(), nil
 }
 
-func trusted(root, home string) error {
+func checkTrusted(root, home string) error {
 	if home != "" {
 		if rel, err := filepath.Rel(projectfs.Real(home), root); err == nil && filepath.IsLocal(rel) {
 			return failure.New(failure.ProjectInvalid, "the project %s is inside laufwerk's own state (%s): what is there was written by runs", root, home).
@@ -117,11 +117,11 @@ func Load(ctx context.Context, runner *script.Runner, root string) (*Project, er
 	}
 	value, bundle, err := runner.Evaluate(ctx, root, Config, script.EvalOptions{})
 	if err != nil {
-		return nil, Hinted(err, root, Config)
+		return nil, WithDefaultHint(err, root, Config)
 	}
 	c, err := parse(value)
 	if err != nil {
-		return nil, Hinted(configError(err), root, Config)
+		return nil, WithDefaultHint(configError(err), root, Config)
 	}
 	for i := range c.targets {
 		c.targets[i].Root = root
@@ -146,8 +146,8 @@ func configError(err error) error {
 	return out
 }
 
-// Hinted says what to do about a module that cannot be evaluated, where nothing better is known.
-func Hinted(err error, root, file string) error {
+// WithDefaultHint says what to do about a module that cannot be evaluated, where nothing better is known.
+func WithDefaultHint(err error, root, file string) error {
 	f := failure.As(err)
 	if f == nil || f.Kind != failure.ProjectInvalid || f.Hint != "" {
 		return err

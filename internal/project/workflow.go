@@ -91,7 +91,7 @@ func describe(ctx context.Context, runner *script.Runner, root, wanted, target s
 	}
 	value, bundle, err := runner.Evaluate(ctx, root, file, script.EvalOptions{Export: "workflow"})
 	if err != nil {
-		return nil, Hinted(err, root, file)
+		return nil, WithDefaultHint(err, root, file)
 	}
 	var w struct {
 		Name   string          `json:"name"`

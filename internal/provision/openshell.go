@@ -73,7 +73,7 @@ func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error)
 	switch presence {
 	case resource.Absent:
 	case resource.Present:
-		if err := o.suits(there); err != nil { // before the profile is made that it would need
+		if err := o.checkProvider(there); err != nil { // before the profile is made that it would need
 			return out, err
 		}
 	default:
@@ -95,8 +95,8 @@ func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error)
 	return out, nil
 }
 
-// suits says why a provider that is there cannot be used, and is not overwritten.
-func (o OpenShellOptions) suits(p *wire.Provider) error {
+// checkProvider says why a provider that is there cannot be used, and is not overwritten.
+func (o OpenShellOptions) checkProvider(p *wire.Provider) error {
 	alias := failure.Quote(o.Gateway.Registration().Alias)
 	held := o.loginProfile()
 	if p.GetType() != held.ID {
@@ -122,7 +122,7 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	there, presence, err := o.Gateway.Profile(ctx, held.ID)
 	switch presence {
 	case resource.Present:
-		return out, o.fits(there)
+		return out, o.checkProfile(there)
 	case resource.Absent:
 	default:
 		return out, err
@@ -136,7 +136,7 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	default:
 		return out, err
 	}
-	ours := o.adapted(own)
+	ours := o.adaptProfile(own)
 	out.Done, out.Diff = Created, difference(own, ours)
 	if o.Dry {
 		return out, nil
@@ -144,7 +144,7 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	done, err := o.Gateway.ImportProfile(ctx, ours, "laufwerk")
 	if done != resource.Done { // somebody else was quicker, or the answer was lost: what counts is what is there
 		if now, presence, _ := o.Gateway.Profile(ctx, held.ID); presence == resource.Present {
-			return out, o.fits(now)
+			return out, o.checkProfile(now)
 		}
 	}
 	return out, err
@@ -156,17 +156,17 @@ func (o OpenShellOptions) loginProfile() *agent.Profile { return o.Program.Crede
 // binaries are the program's executables in prepared images.
 func (o OpenShellOptions) binaries() string { return policy.Binaries(o.Program.Name()) }
 
-// adapted is the gateway's own profile under our id, with the program of prepared images as one binary more. Credentials, endpoints and
+// adaptProfile is the gateway's own profile under our id, with the program of prepared images as one binary more. Credentials, endpoints and
 // all else, known or not, stay.
-func (o OpenShellOptions) adapted(own *wire.ProviderProfile) *wire.ProviderProfile {
+func (o OpenShellOptions) adaptProfile(own *wire.ProviderProfile) *wire.ProviderProfile {
 	p := proto.CloneOf(own)
 	p.Id, p.Source, p.Scope, p.ResourceVersion = o.loginProfile().ID, "", "", 0
 	p.Binaries = append(p.Binaries, &wire.NetworkBinary{Path: o.binaries()})
 	return p
 }
 
-// fits says why a profile with our id is not one that our providers need.
-func (o OpenShellOptions) fits(p *wire.ProviderProfile) error {
+// checkProfile says why a profile with our id is not one that our providers need.
+func (o OpenShellOptions) checkProfile(p *wire.ProviderProfile) error {
 	wrong, held := "", o.loginProfile()
 	if !slices.ContainsFunc(p.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == o.binaries() }) {
 		wrong = "does not name " + o.binaries()
@@ -225,7 +225,7 @@ func (o OpenShellOptions) provider(ctx context.Context, there *wire.Provider) (P
 		if presence != resource.Present {
 			return out, errors.Join(err, lerr)
 		}
-		if lerr := o.suits(now); lerr != nil {
+		if lerr := o.checkProvider(now); lerr != nil {
 			return out, lerr
 		}
 		return Provider{Name: out.Name, Type: out.Type, Done: Kept, Keys: slices.Sorted(maps.Keys(now.GetCredentials()))}, nil

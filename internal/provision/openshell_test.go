@@ -230,7 +230,7 @@ func TestSomebodyElseIsQuicker(t *testing.T) {
 		"the profile": {"ImportProviderProfiles", func(t *testing.T, o OpenShellOptions) {
 			own, _, err := o.Gateway.Profile(t.Context(), "codex")
 			if err == nil {
-				_, err = o.Gateway.ImportProfile(t.Context(), o.adapted(own), "somebody")
+				_, err = o.Gateway.ImportProfile(t.Context(), o.adaptProfile(own), "somebody")
 			}
 			if err != nil {
 				t.Error(err)
@@ -239,7 +239,7 @@ func TestSomebodyElseIsQuicker(t *testing.T) {
 		"a profile that will not do": {"ImportProviderProfiles", func(t *testing.T, o OpenShellOptions) {
 			own, _, err := o.Gateway.Profile(t.Context(), "codex")
 			if err == nil {
-				ours := o.adapted(own)
+				ours := o.adaptProfile(own)
 				ours.Credentials = ours.Credentials[:1]
 				_, err = o.Gateway.ImportProfile(t.Context(), ours, "somebody")
 			}

@@ -26,8 +26,8 @@ const stageName = ".laufwerk-init"
 // owner is the file in a staging directory that says whose it is.
 const owner = "owner"
 
-// dropLeft removes the staging directories of processes that are known to be dead.
-func dropLeft(root string) {
+// removeLeftovers removes the staging directories of processes that are known to be dead.
+func removeLeftovers(root string) {
 	names, _ := files.Names(root)
 	for _, name := range names {
 		var id process.Identity
@@ -69,13 +69,13 @@ type stagedChange struct {
 
 // make writes what is not there already, and returns its paths.
 func (c *stagedChange) make(ctx context.Context) (written []string, err error) {
-	if err := c.free(); err != nil {
+	if err := c.checkFree(); err != nil {
 		return nil, err
 	}
 	if len(c.list) == 0 {
 		return nil, nil
 	}
-	dropLeft(c.root)
+	removeLeftovers(c.root)
 	if c.stage, err = files.Stage(c.root, stageName); errors.Is(err, fs.ErrPermission) {
 		return nil, failure.New(failure.Failed, "%s cannot be written: permission denied", c.root).
 			WithHint("make it writable, or use another directory: laufwerk init --project DIR …")
@@ -114,8 +114,8 @@ func (c *stagedChange) make(ctx context.Context) (written []string, err error) {
 	return written, nil
 }
 
-// free drops the files that are there as they should be, and fails where others are in the way.
-func (c *stagedChange) free() error {
+// checkFree drops the files that are there as they should be, and fails where others are in the way.
+func (c *stagedChange) checkFree() error {
 	info, err := files.Stat(c.root)
 	if err != nil || !info.IsDir() {
 		return failure.New(failure.ProjectNotFound, "%s is not a directory", c.root).WithHint("mkdir -p %s", c.root)
@@ -201,7 +201,7 @@ func (c *stagedChange) installFile(f File) (same bool, err error) {
 	if !files.Exists(from) {
 		return false, nil // its directory went as a whole
 	}
-	for dir := range above(f.Path) {
+	for dir := range parentDirs(f.Path) {
 		target := filepath.Join(c.root, filepath.FromSlash(dir))
 		info, err := files.Lstat(target)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -246,8 +246,8 @@ func (c *stagedChange) installFile(f File) (same bool, err error) {
 	return false, nil
 }
 
-// above lists the directories of a slash-separated path, the outermost first.
-func above(file string) func(yield func(string) bool) {
+// parentDirs lists the directories of a slash-separated path, the outermost first.
+func parentDirs(file string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for i, r := range file {
 			if r == '/' && !yield(path.Clean(file[:i])) {

@@ -86,8 +86,8 @@ func tokens(src string) ([]token, bool) {
 
 func word(r rune) bool { return r == '_' || r == '$' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// edited is a config with one import and one element more.
-type edited struct {
+// configEdit is a config with one import and one element more.
+type configEdit struct {
 	text          []byte
 	line, element string // what was added
 }
@@ -95,11 +95,11 @@ type edited struct {
 // addTarget adds the target of a module to a config's `executions`: one line after the last import, one element after the
 // last. Not one other byte changes. It is false where the text is not as plain as a config usually is. Whether the result
 // means what it should is for the caller to see, by loading it.
-func addTarget(config []byte, module, id string) (edited, bool) {
+func addTarget(config []byte, module, id string) (configEdit, bool) {
 	src := string(config)
 	list, ok := tokens(src)
 	name := identifier(id, list)
-	e := edited{line: fmt.Sprintf("import { execution as %s } from %q;", name, "./"+module), element: name}
+	e := configEdit{line: fmt.Sprintf("import { execution as %s } from %q;", name, "./"+module), element: name}
 	if !ok {
 		return e, false
 	}
@@ -209,7 +209,7 @@ func identifier(id string, list []token) string {
 	}
 	name := camel.String()
 	free := func(name string) bool {
-		return !slices.Contains(reserved(), name) && !slices.ContainsFunc(list, func(t token) bool { return t.text == name })
+		return !slices.Contains(reservedWords(), name) && !slices.ContainsFunc(list, func(t token) bool { return t.text == name })
 	}
 	if name != "" && !unicode.IsDigit(rune(name[0])) && free(name) {
 		return name
@@ -228,8 +228,8 @@ func identifier(id string, list []token) string {
 	}
 }
 
-// reserved are the words that cannot name a binding of a module.
-func reserved() []string {
+// reservedWords are the words that cannot name a binding of a module.
+func reservedWords() []string {
 	return strings.Fields(`arguments await break case catch class const continue debugger default delete do else enum eval export extends false finally for
 		function if implements import in instanceof interface let new null package private protected public return static super switch this throw true try
 		typeof undefined var void while with yield`)

@@ -23,8 +23,8 @@ import (
 // own; with a nil overlay also each of its workflows, else the workflows in the overlay.
 type Load func(ctx context.Context, root string, overlay map[string][]byte) (*project.Project, error)
 
-// Made is what Init did.
-type Made struct {
+// Result is what Init did.
+type Result struct {
 	ProjectID string
 	Target    string
 	Files     []string // that were written, relative to the root, slash separated; none where everything was there
@@ -34,47 +34,47 @@ type Made struct {
 
 // Init makes the directory root a project, or adds a target, or the example, to the one that it is. Where everything that is
 // asked for is there already, nothing is written.
-func Init(ctx context.Context, root string, o Options, load Load) (Made, error) {
-	dropLeft(root)
+func Init(ctx context.Context, root string, o Options, load Load) (Result, error) {
+	removeLeftovers(root)
 	config, err := files.Read(filepath.Join(root, project.Config))
 	if errors.Is(err, fs.ErrNotExist) || !isDirectory(filepath.Join(root, Directory)) || isDirectory(filepath.Join(root, project.Config)) {
 		return begin(ctx, root, o, load)
 	}
 	if err != nil {
-		return Made{}, failure.Wrap(err, failure.Failed, "read %s", project.Config)
+		return Result{}, failure.Wrap(err, failure.Failed, "read %s", project.Config)
 	}
 	p, err := load(ctx, root, map[string][]byte{})
 	if err != nil && o.Force && ctx.Err() == nil {
 		return begin(ctx, root, o, load)
 	}
 	if err != nil {
-		return Made{}, failure.Wrap(err, failure.ProjectInvalid, "the project that is there does not load; nothing was written")
+		return Result{}, failure.Wrap(err, failure.ProjectInvalid, "the project that is there does not load; nothing was written")
 	}
 	return extend(ctx, root, config, p, o, load)
 }
 
 func isDirectory(path string) bool { info, err := files.Lstat(path); return err == nil && info.IsDir() }
 
-func begin(ctx context.Context, root string, o Options, load Load) (Made, error) {
+func begin(ctx context.Context, root string, o Options, load Load) (Result, error) {
 	if o.ProjectID == "" {
 		o.ProjectID = ProjectID(root)
 	}
 	list, err := Render(o)
 	if err != nil {
-		return Made{}, err
+		return Result{}, err
 	}
-	made := Made{ProjectID: o.ProjectID, Target: o.target(), New: true}
+	made := Result{ProjectID: o.ProjectID, Target: o.target(), New: true}
 	made.Files, err = create(ctx, root, list, o.Force, func(ctx context.Context, stage string) error {
 		_, err := load(ctx, stage, nil)
 		return err
 	})
-	made.Advice = append(ignored(root), within(root, o.Execution)...)
+	made.Advice = append(ignored(root), noteOuterProject(root, o.Execution)...)
 	return made, err
 }
 
 // extend brings a project that loads to what is asked for.
-func extend(ctx context.Context, root string, config []byte, p *project.Project, o Options, load Load) (Made, error) {
-	made := Made{ProjectID: p.ID, Target: o.target()}
+func extend(ctx context.Context, root string, config []byte, p *project.Project, o Options, load Load) (Result, error) {
+	made := Result{ProjectID: p.ID, Target: o.target()}
 	if o.ProjectID != "" && o.ProjectID != p.ID {
 		return made, failure.New(failure.AlreadyExists, "the project has the id %q, not %q; nothing was written", p.ID, o.ProjectID).
 			WithPaths(project.Config).WithHint("edit projectId in %s", project.Config)
@@ -102,14 +102,14 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 	}
 	change := &stagedChange{root: root, force: o.Force}
 	var overlay map[string][]byte
-	change.list, overlay = missing(root, list, o.Force, module, there)
+	change.list, overlay = missingFiles(root, list, o.Force, module, there)
 	if !there {
 		e, ok := addTarget(config, module, o.target())
 		if info, err := files.Lstat(filepath.Join(root, project.Config)); err != nil || !info.Mode().IsRegular() {
 			ok = false
 		}
 		if !ok {
-			return made, byHand(e, overlay, nil)
+			return made, manualEditError(e, overlay, nil)
 		}
 		overlay[project.Config] = e.text
 		then, err := load(ctx, root, overlay)
@@ -119,10 +119,10 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 			if _, alone := load(ctx, root, overlay); alone == nil {
 				return made, failure.Wrap(err, failure.ProjectInvalid, "the new files do not load; nothing was written")
 			}
-			return made, byHand(e, overlay, err)
+			return made, manualEditError(e, overlay, err)
 		}
-		if !onlyAdded(p, then, o) {
-			return made, byHand(e, overlay, nil)
+		if !addsTargetOnly(p, then, o) {
+			return made, manualEditError(e, overlay, nil)
 		}
 		change.list = append(change.list, File{project.Config, e.text})
 		change.config = config
@@ -142,7 +142,7 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 	if !there {
 		made.Advice = append(made.Advice, exampleLine(root, module)...)
 	} else {
-		made.Advice = append(made.Advice, exampleKept(root, list, made.Files)...)
+		made.Advice = append(made.Advice, noteKeptExample(root, list, made.Files)...)
 	}
 	if len(made.Files) > 0 {
 		made.Advice = append(made.Advice, ignored(root)...)
@@ -150,9 +150,9 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 	return made, nil
 }
 
-// missing are the files that a project lacks, and of these the code, as it would be loaded. Where the target is there, its
+// missingFiles are the files that a project lacks, and of these the code, as it would be loaded. Where the target is there, its
 // module stays as it is.
-func missing(root string, list []File, force bool, module string, there bool) (lacks []File, code map[string][]byte) {
+func missingFiles(root string, list []File, force bool, module string, there bool) (lacks []File, code map[string][]byte) {
 	code = map[string][]byte{}
 	for _, f := range list {
 		have := files.Exists(filepath.Join(root, filepath.FromSlash(f.Path)))
@@ -175,15 +175,15 @@ func missing(root string, list []File, force bool, module string, there bool) (l
 	return lacks, code
 }
 
-// onlyAdded says whether a project differs from what it was by the new target alone.
-func onlyAdded(was, is *project.Project, o Options) bool {
+// addsTargetOnly says whether a project differs from what it was by the new target alone.
+func addsTargetOnly(was, is *project.Project, o Options) bool {
 	n := len(was.Targets)
 	return was.ID == is.ID && was.Concurrency == is.Concurrency && len(is.Targets) == n+1 &&
 		reflect.DeepEqual(was.Targets, is.Targets[:n]) && is.Targets[n].ID == o.target() && is.Targets[n].Kind == o.Execution
 }
 
-// byHand says what to add to a config that is not edited, and what the modules that the target needs are.
-func byHand(e edited, modules map[string][]byte, cause error) error {
+// manualEditError says what to add to a config that is not edited, and what the modules that the target needs are.
+func manualEditError(e configEdit, modules map[string][]byte, cause error) error {
 	why := ""
 	if cause != nil {
 		why = " (" + cause.Error() + ")"
@@ -206,8 +206,8 @@ func byHand(e edited, modules map[string][]byte, cause error) error {
 		WithPaths(project.Config).WithField("lines", []string{e.line, e.element + ","}).WithHint("edit %s", project.Config)
 }
 
-// exampleKept says that an example that is there was left as it is, where it is not the one that was asked for.
-func exampleKept(root string, list []File, written []string) []string {
+// noteKeptExample says that an example that is there was left as it is, where it is not the one that was asked for.
+func noteKeptExample(root string, list []File, written []string) []string {
 	for _, f := range list {
 		have, err := files.Read(filepath.Join(root, filepath.FromSlash(f.Path)))
 		if f.Path == examplePath && err == nil && !bytes.Equal(have, f.Content) && !slices.Contains(written, f.Path) {
@@ -217,8 +217,8 @@ func exampleKept(root string, list []File, written []string) []string {
 	return nil
 }
 
-// within names a project that root lies in: who meant to add a target to that one has made another one.
-func within(root, execution string) []string {
+// noteOuterProject names a project that root lies in: who meant to add a target to that one has made another one.
+func noteOuterProject(root, execution string) []string {
 	for at := filepath.Dir(root); ; at = filepath.Dir(at) {
 		if info, err := files.Lstat(filepath.Join(at, filepath.FromSlash(project.Config))); err == nil && info.Mode().IsRegular() {
 			return []string{fmt.Sprintf("It lies in the project %s, which commands from here no longer mean; for a target of that one: laufwerk init --project %s --execution %s",

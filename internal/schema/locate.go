@@ -67,13 +67,13 @@ func (l *locator) descend(schema, value any, path string) {
 			if _, closed := sub.(bool); closed { // the object itself says what it does not allow
 				continue
 			}
-			if l.fails(l.alone(sub), sub, v[name], at) {
+			if l.fails(l.compileAlone(sub), sub, v[name], at) {
 				return
 			}
 		}
 	case []any:
 		items := object["items"]
-		one := l.alone(items)
+		one := l.compileAlone(items)
 		for i, element := range v {
 			if l.fails(one, items, element, fmt.Sprintf("%s[%d]", path, i)) {
 				return
@@ -96,8 +96,8 @@ func (l *locator) fails(one *Schema, schema, value any, path string) bool {
 	return true
 }
 
-// alone is a part of the schema by itself, nil where it cannot stand alone.
-func (l *locator) alone(schema any) *Schema {
+// compileAlone is a part of the schema by itself, nil where it cannot stand alone.
+func (l *locator) compileAlone(schema any) *Schema {
 	if schema == nil {
 		return nil
 	}

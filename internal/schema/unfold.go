@@ -22,7 +22,7 @@ func unfold(raw json.RawMessage) error {
 	}
 	u := &unfolding{root: root, counted: map[string]int{}, named: map[string]any{}}
 	u.name(root)
-	return u.everywhere(root, "#")
+	return u.checkSchema(root, "#")
 }
 
 type unfolding struct {
@@ -53,21 +53,21 @@ func (u *unfolding) name(schema any) {
 	}
 }
 
-// everywhere counts from every schema: a loop may be where nothing leads to from the root but a part of the value.
-func (u *unfolding) everywhere(schema any, at string) error {
+// checkSchema counts from every schema: a loop may be where nothing leads to from the root but a part of the value.
+func (u *unfolding) checkSchema(schema any, at string) error {
 	if _, err := u.count(schema, at); err != nil {
 		return err
 	}
 	switch s := schema.(type) {
 	case map[string]any:
 		for _, k := range slices.Sorted(maps.Keys(s)) {
-			if err := u.everywhere(s[k], at+"/"+escape(k)); err != nil {
+			if err := u.checkSchema(s[k], at+"/"+escape(k)); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for i, v := range s {
-			if err := u.everywhere(v, at+"/"+strconv.Itoa(i)); err != nil {
+			if err := u.checkSchema(v, at+"/"+strconv.Itoa(i)); err != nil {
 				return err
 			}
 		}

@@ -108,7 +108,7 @@ func (i *isolate) load(b *protocol.Bundle) *protocol.Error {
 	e := i.step(func() error { _, err := i.vm.Call("__begin"); return err })
 	if late != nil {
 		if i.loadErr != "" && len(late.Frames) == 0 {
-			late.Frames = i.failed(i.loadErr).Frames
+			late.Frames = i.workflowError(i.loadErr).Frames
 		}
 		return late
 	}
@@ -117,7 +117,7 @@ func (i *isolate) load(b *protocol.Bundle) *protocol.Error {
 	}
 	switch {
 	case i.loadErr != "":
-		return i.failed(i.loadErr)
+		return i.workflowError(i.loadErr)
 	case !i.attached:
 		return &protocol.Error{Class: "Error", Code: string(failure.ProjectInvalid), Message: "the module awaits something at its top level that never comes: the isolate has no timers, files or network"}
 	}
@@ -186,8 +186,8 @@ func (i *isolate) step(call func() error) *protocol.Error {
 	return i.explainLimit(&protocol.Error{Class: js.Name, Code: string(failure.WorkflowFailed), Message: message, Frames: i.frames.frames(js.Stack)})
 }
 
-// failed reads an error that the program described.
-func (i *isolate) failed(described string) *protocol.Error {
+// workflowError reads an error that the program described.
+func (i *isolate) workflowError(described string) *protocol.Error {
 	var e struct {
 		protocol.Error
 		Stack string `json:"stack"`

@@ -28,7 +28,7 @@ func mendLoops(code string) string {
 	if s == nil {
 		return code
 	}
-	edits := s.mend()
+	edits := s.mendLoops()
 	if len(edits) == 0 {
 		return code
 	}
@@ -140,7 +140,7 @@ type loop struct {
 	uses      []int
 }
 
-func (s *scannedCode) mend() []edit {
+func (s *scannedCode) mendLoops() []edit {
 	loops := s.loops()
 	for i := range s.tokens {
 		if s.text(i) != "continue" || s.isProperty(i) {

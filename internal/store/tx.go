@@ -19,7 +19,7 @@ type boltTx struct {
 	err   error // a broken store that fn may have swallowed
 }
 
-func (t *boltTx) broken(err error) error {
+func (t *boltTx) noteError(err error) error {
 	t.err = t.s.txError(err)
 	return t.err
 }
@@ -43,7 +43,7 @@ func (t *boltTx) get(b Bucket, key string) (value json.RawMessage, sum uint32, e
 		return nil
 	})
 	if err != nil {
-		return nil, 0, t.broken(err)
+		return nil, 0, t.noteError(err)
 	}
 	return value, sum, nil
 }
@@ -54,7 +54,7 @@ func (t *boltTx) Get(b Bucket, key string, into any) (bool, error) {
 		return false, err
 	}
 	if err := json.Unmarshal(value, into); err != nil {
-		return true, t.broken(&boltDamage{what: recordError{b, key, err}})
+		return true, t.noteError(&boltDamage{what: recordError{b, key, err}})
 	}
 	return true, nil
 }
@@ -85,7 +85,7 @@ func (t *boltTx) Put(b Bucket, key string, v any) error {
 		return bucket.Put([]byte(key), seal([]byte(b), []byte(key), value))
 	})
 	if err != nil {
-		return t.broken(err)
+		return t.noteError(err)
 	}
 	if stored == nil {
 		t.count++
@@ -104,7 +104,7 @@ func (t *boltTx) Delete(b Bucket, key string) error {
 		return err
 	}
 	if err := guardBolt(func() error { return t.tx.Bucket([]byte(b)).Delete([]byte(key)) }); err != nil {
-		return t.broken(err)
+		return t.noteError(err)
 	}
 	t.count--
 	t.sum -= uint64(oldSum)
@@ -135,7 +135,7 @@ func (t *boltTx) Each(b Bucket, prefix string, fn func(key string, raw json.RawM
 		return nil
 	})
 	if err != nil {
-		return t.broken(err)
+		return t.noteError(err)
 	}
 	for _, p := range pairs {
 		if err := fn(p.key, p.value); err != nil {
@@ -176,7 +176,7 @@ func (t *boltTx) close() error {
 		return putFormat(t.tx, f)
 	})
 	if err != nil {
-		return t.broken(err)
+		return t.noteError(err)
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ func Closest(word string, known []string) string {
 	})
 }
 
-// Slip is the known word that word is a slip of the keyboard away from, "" where there is none: at most a third of its letters (at
+// CorrectTypo is the known word that word is a slip of the keyboard away from, "" where there is none: at most a third of its letters (at
 // least one, at most three) are wrong, missing, added or swapped with their neighbour. Case does not count.
-func Slip(word string, known []string) string {
+func CorrectTypo(word string, known []string) string {
 	return closest(word, known, func(string, string) bool { return false })
 }
 
@@ -34,14 +34,14 @@ func closest(word string, known []string, related func(known, word string) bool)
 		low := strings.ToLower(k)
 		d := distance(word, low)
 		near := d <= min(3, max(1, len(word)/3)) || related(low, word)
-		if near && (best == "" || d < least || d == least && gap(k, word) < gap(best, word)) {
+		if near && (best == "" || d < least || d == least && lengthDifference(k, word) < lengthDifference(best, word)) {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-func gap(a, b string) int { return max(len(a)-len(b), len(b)-len(a)) }
+func lengthDifference(a, b string) int { return max(len(a)-len(b), len(b)-len(a)) }
 
 // distance counts insertions, deletions, substitutions and swaps of neighbours.
 func distance(a, b string) int {

@@ -20,7 +20,7 @@ func TestSlipIsNoAbbreviation(t *testing.T) {
 		"HOEM": "HOME", "HOMES": "HOME", "home": "HOME", "DOCKERHOST": "DOCKER_HOST", "SCRIPT_MEMROY": "SCRIPT_MEMORY",
 		"DOCKER": "", "SCRIPT": "", "HOME_DIRECTORY": "", "HOST": "", "CI": "", "CRASH": "",
 	} {
-		if got := Slip(word, known); got != want {
+		if got := CorrectTypo(word, known); got != want {
 			t.Errorf("Slip(%q) = %q, want %q", word, got, want)
 		}
 	}

@@ -120,7 +120,7 @@ func arguments(t agent.Turn, c config) []string {
 	}
 	set := func(key, value string) { args = append(args, "-c", key+"="+value) }
 	if t.Placeholders {
-		for _, kv := range standIn(c) {
+		for _, kv := range substituteProvider(c) {
 			args = append(args, "-c", kv)
 		}
 	}
@@ -146,10 +146,10 @@ func arguments(t agent.Turn, c config) []string {
 	return append(args, rules(t.Workdir)...)
 }
 
-// standIn is a provider in place of Codex's own, at the same address. With a login of placeholders Codex's own cannot be used:
+// substituteProvider is a provider in place of Codex's own, at the same address. With a login of placeholders Codex's own cannot be used:
 // it looks for its account among those that ChatGPT tells it of (wham/accounts/check), where the real one is (Codex 0.171). A
 // provider by another name does not look. One that the user has chosen stays.
-func standIn(c config) []string {
+func substituteProvider(c config) []string {
 	scalar := func(key string) (s string) {
 		_ = json.Unmarshal(c.Config[key], &s)
 		return s
@@ -181,14 +181,14 @@ func rules(workdir string) []string {
 	} {
 		args = append(args, "-c", kv)
 	}
-	for _, f := range disabled() { // --disable would refuse a name that another version does not know
+	for _, f := range disabledFeatures() { // --disable would refuse a name that another version does not know
 		args = append(args, "-c", "features."+f+"=false")
 	}
 	return args
 }
 
-// disabled are features that run or fetch what nobody asked for, or retry for ever.
-func disabled() []string {
+// disabledFeatures are features that run or fetch what nobody asked for, or retry for ever.
+func disabledFeatures() []string {
 	return []string{
 		"unbounded_connection_retries", "plugins", "remote_plugin", "apps", "hooks", "daemon_auto_start", "shell_snapshot",
 		"skill_mcp_dependency_install", "tool_suggest", "browser_use", "browser_use_external", "computer_use",

@@ -73,7 +73,7 @@ func TestReceipts(t *testing.T) {
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, err := agent.Installed(home, New())
+			got, err := agent.ReadInstalled(home, New())
 			switch {
 			case c.ok && (err != nil || got.Path != program):
 				t.Errorf("%q, %v", got.Path, err)

@@ -31,7 +31,7 @@ var causes = [...]cause{
 func judge(exitCode int, message string) error {
 	message = strings.TrimSpace(message)
 	if message == "" {
-		return failed(exitCode, "Codex failed and did not say why")
+		return agentError(exitCode, "Codex failed and did not say why")
 	}
 	for i := range causes {
 		c := &causes[i]
@@ -39,17 +39,17 @@ func judge(exitCode int, message string) error {
 			return failure.New(failure.NotReady, "%s: Codex says: %s", c.what, tail(message, quoteLimit)).WithHint("%s", c.hint)
 		}
 	}
-	return failed(exitCode, "Codex failed: %s", tail(message, quoteLimit))
+	return agentError(exitCode, "Codex failed: %s", tail(message, quoteLimit))
 }
 
-func failed(exitCode int, format string, args ...any) error {
+func agentError(exitCode int, format string, args ...any) error {
 	return failure.New(failure.AgentFailed, format, args...).WithField("exitCode", exitCode)
 }
 
 // quoteLimit is how much of a program's words is repeated in a message, in bytes.
 const quoteLimit = 600
 
-func said(stderr string) string {
+func stderrText(stderr string) string {
 	if stderr = strings.TrimSpace(stderr); stderr == "" {
 		return " and said nothing"
 	}

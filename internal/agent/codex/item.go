@@ -28,16 +28,16 @@ type item struct {
 
 // action is what the event log keeps of an item: the end of its output only.
 type action struct {
-	Type     string    `json:"type"`
-	Phase    string    `json:"phase"` // started, completed
-	Command  string    `json:"command,omitempty"`
-	ExitCode *int      `json:"exitCode,omitempty"`
-	Status   string    `json:"status,omitempty"`
-	Output   string    `json:"output,omitempty"`
-	Paths    []changed `json:"paths,omitempty"`
+	Type     string       `json:"type"`
+	Phase    string       `json:"phase"` // started, completed
+	Command  string       `json:"command,omitempty"`
+	ExitCode *int         `json:"exitCode,omitempty"`
+	Status   string       `json:"status,omitempty"`
+	Output   string       `json:"output,omitempty"`
+	Paths    []fileChange `json:"paths,omitempty"`
 }
 
-type changed struct {
+type fileChange struct {
 	Path string `json:"path"`
 	Kind string `json:"kind"`
 }
@@ -67,7 +67,7 @@ func (i item) event(kind string) []agent.Event {
 		if kind == "item.updated" {
 			return nil
 		}
-		text := "$ " + first(i.Command)
+		text := "$ " + firstLine(i.Command)
 		a := action{Type: i.Type, Phase: "started", Command: head(i.Command, keptOutput), Status: i.Status}
 		if done {
 			a.Phase, a.ExitCode, a.Output = "completed", i.ExitCode, tail(i.Output, keptOutput)
@@ -75,7 +75,7 @@ func (i item) event(kind string) []agent.Event {
 				text += fmt.Sprintf(" → exit %d", *i.ExitCode)
 			}
 		}
-		return act(text, a)
+		return actionEvent(text, a)
 	case "file_change":
 		if !done {
 			return nil
@@ -87,24 +87,24 @@ func (i item) event(kind string) []agent.Event {
 				names = append(names, fmt.Sprintf("and %d more", len(i.Changes)-n))
 				break
 			}
-			a.Paths = append(a.Paths, changed{Path: c.Path, Kind: c.Kind})
+			a.Paths = append(a.Paths, fileChange{Path: c.Path, Kind: c.Kind})
 			names = append(names, c.Kind+" "+c.Path)
 		}
-		return act(strings.Join(names, ", "), a)
+		return actionEvent(strings.Join(names, ", "), a)
 	case "web_search", "mcp_tool_call":
 		if !done {
 			return nil
 		}
-		text := "search: " + first(i.Query)
+		text := "search: " + firstLine(i.Query)
 		if i.Type == "mcp_tool_call" {
-			text = "tool: " + first(i.Server+"/"+i.Tool)
+			text = "tool: " + firstLine(i.Server+"/"+i.Tool)
 		}
-		return act(text, action{Type: i.Type, Phase: "completed", Status: i.Status})
+		return actionEvent(text, action{Type: i.Type, Phase: "completed", Status: i.Status})
 	}
 	return nil
 }
 
-func act(text string, a action) []agent.Event {
+func actionEvent(text string, a action) []agent.Event {
 	b, err := json.Marshal(a)
 	if err != nil {
 		return nil
@@ -112,7 +112,7 @@ func act(text string, a action) []agent.Event {
 	return []agent.Event{{Kind: "action", Text: text, Payload: b}}
 }
 
-func first(s string) string {
+func firstLine(s string) string {
 	s, _, more := strings.Cut(strings.TrimSpace(s), "\n")
 	if more {
 		s += " …"

@@ -87,14 +87,14 @@ func readLogin(u agent.User) (agent.Login, error) {
 	if l.Plan == "" {
 		l.Plan = access.Auth.Plan
 	}
-	if l.Private, err = a.private(); err != nil {
+	if l.Private, err = a.sessionFiles(); err != nil {
 		return agent.Login{}, err
 	}
 	switch left := l.Remaining(u.Now); {
 	case left <= 0:
-		return l, notReady(path, "Codex's login expired %s ago (using Codex yourself renews it)", round(-left))
+		return l, notReady(path, "Codex's login expired %s ago (using Codex yourself renews it)", roundDuration(-left))
 	case left < agent.LeastValidity:
-		return l, notReady(path, "Codex's login expires in %s, which is too short for a turn (using Codex yourself renews it)", round(left))
+		return l, notReady(path, "Codex's login expires in %s, which is too short for a turn (using Codex yourself renews it)", roundDuration(left))
 	}
 	return l, nil
 }
@@ -145,7 +145,7 @@ func notReady(path, format string, args ...any) error {
 	return failure.New(failure.NotReady, format, args...).WithPaths(path).WithHint(renew)
 }
 
-func round(d time.Duration) time.Duration {
+func roundDuration(d time.Duration) time.Duration {
 	if d > time.Minute {
 		return d.Round(time.Minute)
 	}
@@ -159,8 +159,8 @@ func (a auth) method() string {
 	return fmt.Sprintf("the method %q", a.AuthMode)
 }
 
-// private is the login for a session: auth.json without the token that renews it and without a key.
-func (a auth) private() ([]agent.File, error) {
+// sessionFiles is the login for a session: auth.json without the token that renews it and without a key.
+func (a auth) sessionFiles() ([]agent.File, error) {
 	tokens := *a.Tokens
 	tokens.Refresh = ""
 	a.Tokens, a.APIKey = &tokens, nil

@@ -127,7 +127,7 @@ func refused(key string) string {
 	case "profile", "profiles", "log_dir", "sqlite_home", "history", "otel", "analytics", "feedback", "check_for_update_on_startup", "ghost_snapshot":
 		return "is refused: laufwerk keeps the agent's home private, and lets it talk to nobody but the model"
 	case "features":
-		if rest == "" || slices.Contains(disabled(), rest) {
+		if rest == "" || slices.Contains(disabledFeatures(), rest) {
 			return "is refused: laufwerk switches it off, so that nothing runs that nobody asked for and nothing is retried for ever"
 		}
 	case "model_providers":

@@ -60,7 +60,7 @@ type line struct {
 func (r *reader) line(b []byte) []agent.Event {
 	var l line
 	if b[0] != '{' || json.Unmarshal(b, &l) != nil || l.Type == "" {
-		r.Fail("line %d is not an event: %s", r.Number(), agent.Quoted(b))
+		r.Fail("line %d is not an event: %s", r.Number(), agent.Quote(b))
 		return nil
 	}
 	switch {
@@ -73,7 +73,7 @@ func (r *reader) line(b []byte) []agent.Event {
 	}
 	switch l.Type {
 	case "thread.started":
-		return r.started(l.ThreadID)
+		return r.startedEvents(l.ThreadID)
 	case "turn.started":
 		if r.began {
 			r.Fail("a second turn started")
@@ -104,12 +104,12 @@ func (r *reader) line(b []byte) []agent.Event {
 	return nil // what newer versions say in addition
 }
 
-func (r *reader) started(id string) []agent.Event {
+func (r *reader) startedEvents(id string) []agent.Event {
 	switch {
 	case r.thread != "":
 		r.Fail("a second thread started")
 	case !agent.IsUUID(id):
-		r.Fail("expected a UUID as the thread's id, got %s", agent.Quoted([]byte(id)))
+		r.Fail("expected a UUID as the thread's id, got %s", agent.Quote([]byte(id)))
 	case r.asked != "" && id != r.asked:
 		r.Fail("it continued the thread %s instead of %s", id, r.asked)
 	default:
@@ -143,7 +143,7 @@ func (r *reader) End(exitCode int, stderrTail string) (agent.Reply, error) {
 	}
 	switch {
 	case broken != "":
-		return out, failed(exitCode, "Codex broke its protocol: %s", broken)
+		return out, agentError(exitCode, "Codex broke its protocol: %s", broken)
 	case r.last == "turn.failed":
 		return out, judge(exitCode, r.message)
 	case r.last == "" && r.asked != "" && r.thread == "" && strings.Contains(stderrTail, "no rollout found"):
@@ -151,11 +151,11 @@ func (r *reader) End(exitCode int, stderrTail string) (agent.Reply, error) {
 	case r.last == "" && exitCode != 0 && r.notice != "" && r.thread == "":
 		return out, judge(exitCode, r.notice)
 	case r.last == "" && exitCode != 0:
-		return out, failed(exitCode, "Codex exited with status %d%s", exitCode, said(stderrTail))
+		return out, agentError(exitCode, "Codex exited with status %d%s", exitCode, stderrText(stderrTail))
 	case r.last == "":
-		return out, failed(exitCode, "Codex exited with status 0 without having ended its turn%s", said(stderrTail))
+		return out, agentError(exitCode, "Codex exited with status 0 without having ended its turn%s", stderrText(stderrTail))
 	case exitCode != 0:
-		return out, failed(exitCode, "Codex ended its turn and then exited with status %d%s", exitCode, said(stderrTail))
+		return out, agentError(exitCode, "Codex ended its turn and then exited with status %d%s", exitCode, stderrText(stderrTail))
 	}
 	out.Text = r.reply
 	return out, nil

@@ -37,12 +37,12 @@ func newLines(program, conversation string) *lines {
 
 func (r *lines) line(b []byte) []agent.Event {
 	if r.last != "" {
-		r.Fail("line %d comes after %q, which is the last one: %s", r.Number(), r.last, agent.Quoted(b))
+		r.Fail("line %d comes after %q, which is the last one: %s", r.Number(), r.last, agent.Quote(b))
 		return nil
 	}
 	var l line
 	if err := json.Unmarshal(b, &l); err != nil || b[0] != '{' {
-		r.Fail("line %d is not a JSON object of the protocol: %s", r.Number(), agent.Quoted(b))
+		r.Fail("line %d is not a JSON object of the protocol: %s", r.Number(), agent.Quote(b))
 		return nil
 	}
 	switch l.Type {
@@ -66,7 +66,7 @@ func (r *lines) line(b []byte) []agent.Event {
 	case "done", "failed":
 		r.last, r.message = l.Type, l.Message
 	default:
-		r.Fail("line %d has the unknown type %s", r.Number(), agent.Quoted([]byte(l.Type)))
+		r.Fail("line %d has the unknown type %s", r.Number(), agent.Quote([]byte(l.Type)))
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (r *lines) line(b []byte) []agent.Event {
 func (r *lines) talk(l line) []agent.Event {
 	switch {
 	case !agent.IsUUID(l.ID):
-		r.Fail("line %d: expected a UUID as the id of the conversation, got %s", r.Number(), agent.Quoted([]byte(l.ID)))
+		r.Fail("line %d: expected a UUID as the id of the conversation, got %s", r.Number(), agent.Quote([]byte(l.ID)))
 	case r.named && l.ID != r.conversation:
 		r.Fail("line %d names a second conversation", r.Number())
 	case !r.named:
@@ -90,21 +90,21 @@ func (r *lines) End(exitCode int, stderrTail string) (agent.Reply, error) {
 	out := agent.Reply{Conversation: r.conversation, Usage: r.usage}
 	switch {
 	case broken != "" && exitCode != 0:
-		return out, failed(exitCode, "%s exited with status %d%s; its output broke the protocol: %s", r.program, exitCode, said(stderrTail, ""), broken)
+		return out, agentError(exitCode, "%s exited with status %d%s; its output broke the protocol: %s", r.program, exitCode, outputText(stderrTail, ""), broken)
 	case broken != "":
-		return out, failed(exitCode, "%s broke the protocol: %s", r.program, broken)
+		return out, agentError(exitCode, "%s broke the protocol: %s", r.program, broken)
 	case r.last == "failed":
 		why := strings.TrimSpace(r.message)
 		if why == "" {
 			why = "it did not say why"
 		}
-		return out, failed(exitCode, "%s failed: %s", r.program, lastOf(why))
+		return out, agentError(exitCode, "%s failed: %s", r.program, lastOf(why))
 	case exitCode != 0 && r.last == "done":
-		return out, failed(exitCode, "%s said that it was done and then exited with status %d%s", r.program, exitCode, said(stderrTail, ""))
+		return out, agentError(exitCode, "%s said that it was done and then exited with status %d%s", r.program, exitCode, outputText(stderrTail, ""))
 	case exitCode != 0:
-		return out, failed(exitCode, "%s exited with status %d%s", r.program, exitCode, said(stderrTail, ""))
+		return out, agentError(exitCode, "%s exited with status %d%s", r.program, exitCode, outputText(stderrTail, ""))
 	case r.last == "":
-		return out, failed(exitCode, `%s exited with status 0 without a last line {"type":"done"}%s`, r.program, said(stderrTail, ""))
+		return out, agentError(exitCode, `%s exited with status 0 without a last line {"type":"done"}%s`, r.program, outputText(stderrTail, ""))
 	}
 	out.Text = strings.ToValidUTF8(r.reply, "\uFFFD")
 	return out, nil

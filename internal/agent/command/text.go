@@ -28,20 +28,20 @@ func (r *text) Feed(chunk []byte) []agent.Event {
 // exits with 0 has replied with nothing. Invalid UTF-8 becomes U+FFFD.
 func (r *text) End(exitCode int, stderrTail string) (agent.Reply, error) {
 	if exitCode != 0 {
-		return agent.Reply{}, failed(exitCode, "%s exited with status %d%s", r.program, exitCode, said(stderrTail, r.out.String()))
+		return agent.Reply{}, agentError(exitCode, "%s exited with status %d%s", r.program, exitCode, outputText(stderrTail, r.out.String()))
 	}
 	if r.lost > 0 {
-		return agent.Reply{}, failed(exitCode, "the reply of %s is longer than %d bytes", r.program, maxReply)
+		return agent.Reply{}, agentError(exitCode, "the reply of %s is longer than %d bytes", r.program, maxReply)
 	}
 	return agent.Reply{Text: strings.TrimRight(strings.ToValidUTF8(r.out.String(), "\uFFFD"), "\r\n")}, nil
 }
 
-func failed(exitCode int, format string, args ...any) error {
+func agentError(exitCode int, format string, args ...any) error {
 	return failure.New(failure.AgentFailed, format, args...).WithField("exitCode", exitCode)
 }
 
-// said is the end of what a program wrote to stderr, or else to stdout.
-func said(stderr, stdout string) string {
+// outputText is the end of what a program wrote to stderr, or else to stdout.
+func outputText(stderr, stdout string) string {
 	for _, s := range []string{stderr, stdout} {
 		if s = strings.TrimSpace(s); s != "" {
 			return ": " + lastOf(s)

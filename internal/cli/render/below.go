@@ -34,7 +34,7 @@ func (s *Stream) Below(lines []Styled) {
 	b := s.below
 	b.forgetStale()
 	var out bytes.Buffer
-	b.up(&out)
+	b.moveUp(&out)
 	b.on, b.lines = s, b.lines[:0]
 	for _, l := range lines {
 		b.lines = append(b.lines, l.text)
@@ -49,8 +49,8 @@ func (b *below) forgetStale() {
 	}
 }
 
-// up moves the cursor to the first row that is drawn.
-func (b *below) up(out *bytes.Buffer) {
+// moveUp moves the cursor to the first row that is drawn.
+func (b *below) moveUp(out *bytes.Buffer) {
 	if b.drawn > 0 {
 		fmt.Fprintf(out, "\r\x1b[%dA", b.drawn)
 	}
@@ -70,15 +70,15 @@ func (b *below) draw(out *bytes.Buffer) {
 	}
 }
 
-// around writes text above what is drawn.
-func (b *below) around(s *Stream, text []byte) {
+// writeAbove writes text above what is drawn.
+func (b *below) writeAbove(s *Stream, text []byte) {
 	b.forgetStale()
 	if b.drawn == 0 || !s.TTY {
 		s.put(text)
 		return
 	}
 	var out bytes.Buffer
-	b.up(&out)
+	b.moveUp(&out)
 	out.WriteString("\x1b[J")
 	if s != b.on {
 		b.on.put(out.Bytes())

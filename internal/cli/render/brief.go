@@ -16,7 +16,7 @@ func Brief(texts []string) []string {
 		ids = append(ids, longID.FindAllString(t, -1)...)
 	}
 	n := 12
-	for !tells(ids, n) {
+	for !distinguishes(ids, n) {
 		n++
 	}
 	out := make([]string, len(texts))
@@ -26,8 +26,8 @@ func Brief(texts []string) []string {
 	return out
 }
 
-// tells says whether beginnings of n characters tell ids apart.
-func tells(ids []string, n int) bool {
+// distinguishes says whether beginnings of n characters tell ids apart.
+func distinguishes(ids []string, n int) bool {
 	of := map[string]string{}
 	for _, id := range ids {
 		short := beginning(id, n)

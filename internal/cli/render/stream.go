@@ -105,7 +105,7 @@ func (s *Stream) write(format string, args []any) {
 func (s *Stream) raw(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.below.around(s, b)
+	s.below.writeAbove(s, b)
 }
 
 func (s *Stream) put(b []byte) {

@@ -189,9 +189,9 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Lost is why something could not be written to stdout, nil if everything was. A reader that went away is no reason: the
+// WriteError is why something could not be written to stdout, nil if everything was. A reader that went away is no reason: the
 // rest of the data is dropped.
-func (u *UI) Lost() error {
+func (u *UI) WriteError() error {
 	u.Out.mu.Lock()
 	defer u.Out.mu.Unlock()
 	if u.Out.failed == nil || system.BrokenPipe(u.Out.failed) {
@@ -227,8 +227,8 @@ func sanitise(args []any) []any {
 	return out
 }
 
-// Gone says whether nobody reads stdout any more.
-func (u *UI) Gone() bool { return u.Closed() != nil || system.IsReaderGone(u.Out.w) }
+// ReaderGone says whether nobody reads stdout any more.
+func (u *UI) ReaderGone() bool { return u.Closed() != nil || system.IsReaderGone(u.Out.w) }
 
 // Closed fails once nobody reads stdout any more: a stream of data ends there.
 func (u *UI) Closed() error {

@@ -192,7 +192,7 @@ func TestLostOutput(t *testing.T) {
 	}{{syscall.EPIPE, false}, {syscall.ENOSPC, true}} {
 		u := New(&system.Env{Out: refusing{c.cause}, Err: refusing{c.cause}}, func() string { return "auto" })
 		u.Printf("data")
-		if got := u.Lost() != nil; got != c.lost {
+		if got := u.WriteError() != nil; got != c.lost {
 			t.Errorf("%v: lost %t, want %t", c.cause, got, c.lost)
 		}
 	}

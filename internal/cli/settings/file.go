@@ -98,14 +98,14 @@ func reason(err error, text []byte) string {
 		return fmt.Sprintf("%s: %v", position{line: line, column: column}, t)
 	}
 	if len(text) > 0 {
-		return fmt.Sprintf("%s: %v", contradiction(text), err)
+		return fmt.Sprintf("%s: %v", findContradiction(text), err)
 	}
 	return err.Error()
 }
 
-// contradiction finds the expression that contradicts an earlier one, as a key that is there twice does: go-toml gives no position
+// findContradiction finds the expression that contradicts an earlier one, as a key that is there twice does: go-toml gives no position
 // for these. It is the first that cannot be decoded together with all before it.
-func contradiction(text []byte) position {
+func findContradiction(text []byte) position {
 	var found []position
 	var p unstable.Parser
 	for p.Reset(text); p.NextExpression(); {
@@ -136,7 +136,7 @@ func (f *file) check(text []byte) error {
 		case unstable.KeyValue:
 			header, err = position{}, c.keyValue(table, e)
 		case unstable.ArrayTable:
-			err = c.unknown("[["+dotted(keys(e))+"]]", at)
+			err = c.unknownError("[["+formatKey(keys(e))+"]]", at)
 		default:
 			err = c.emptyTable(table, header)
 			table, header = keys(e), at
@@ -155,19 +155,19 @@ type checker struct {
 	parser        unstable.Parser
 }
 
-func (c *checker) unknown(name string, at position) error { return unknown(name, c.path, at) }
+func (c *checker) unknownError(name string, at position) error { return unknownError(name, c.path, at) }
 
 // emptyTable refuses a table without keys whose name no setting has. Without a position there is none to refuse.
 func (c *checker) emptyTable(name []string, at position) error {
-	if at == (position{}) || c.tables[dotted(name)] {
+	if at == (position{}) || c.tables[formatKey(name)] {
 		return nil
 	}
-	return c.unknown(dotted(name), at)
+	return c.unknownError(formatKey(name), at)
 }
 
 func (c *checker) keyValue(table []string, e *unstable.Node) error {
 	parts, at, value := append(slices.Clone(table), keys(e)...), start(&c.parser, e), e.Value()
-	name := dotted(parts)
+	name := formatKey(parts)
 	if value.Kind == unstable.InlineTable {
 		it := value.Children()
 		if !it.Next() {
@@ -181,7 +181,7 @@ func (c *checker) keyValue(table []string, e *unstable.Node) error {
 		return nil
 	}
 	if !c.names[name] {
-		return c.unknown(name, at)
+		return c.unknownError(name, at)
 	}
 	c.positions[name] = at
 	switch value.Kind {
@@ -208,8 +208,8 @@ func keys(e *unstable.Node) []string {
 	return parts
 }
 
-// dotted is a key as TOML writes it: "script.memory" in quotes is one name and not the key memory of the table script.
-func dotted(parts []string) string {
+// formatKey is a key as TOML writes it: "script.memory" in quotes is one name and not the key memory of the table script.
+func formatKey(parts []string) string {
 	shown := make([]string, len(parts))
 	for i, part := range parts {
 		if shown[i] = part; part == "" || strings.ContainsFunc(part, func(r rune) bool {

@@ -132,7 +132,7 @@ func layersOf(env *system.Env, sets []string) (*layers, error) {
 			return nil, failure.New(failure.Usage, "--set %s gives no value", name).WithHint("laufwerk --set %s=VALUE …", row.Name)
 		}
 		if !known {
-			return nil, unknown(name, "--set", position{})
+			return nil, unknownError(name, "--set", position{})
 		}
 		l.viper.Set(row.Name, value)
 		l.flags[row.Name] = true
@@ -181,7 +181,7 @@ func checkVariables(vars map[string]string) error {
 		if !ok || slices.Contains(ours, rest) {
 			continue
 		}
-		if near := suggest.Slip(rest, ours); near != "" {
+		if near := suggest.CorrectTypo(rest, ours); near != "" {
 			return failure.New(failure.SettingsInvalid, "unknown variable %s; did you mean %s?", name, prefix+near).
 				WithPaths(name).WithHint("unset %s", name)
 		}
@@ -199,8 +199,8 @@ func lookup(name string) (Setting, bool) {
 	return rows[i], true
 }
 
-// unknown is the error for a name that is no setting's, with its position where it has one.
-func unknown(name, origin string, at position) *failure.Error {
+// unknownError is the error for a name that is no setting's, with its position where it has one.
+func unknownError(name, origin string, at position) *failure.Error {
 	kind := failure.SettingsInvalid
 	if origin == "--set" {
 		kind = failure.Usage

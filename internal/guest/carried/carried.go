@@ -89,7 +89,7 @@ func (p Programs) Path(ctx context.Context, platform string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return p.path(digest), p.unpacked(ctx, platform, digest)
+	return p.path(digest), p.ensureUnpacked(ctx, platform, digest)
 }
 
 func (p Programs) path(digest string) string { return filepath.Join(p.dir, digest, program) }
@@ -109,7 +109,7 @@ func (p Programs) Restore(ctx context.Context, path string) error {
 	for _, name := range names {
 		platform := strings.ReplaceAll(strings.TrimSuffix(name, ".sha256"), "-", "/")
 		if carried, err := p.digest(platform); err == nil && carried == digest {
-			return p.unpacked(ctx, platform, digest)
+			return p.ensureUnpacked(ctx, platform, digest)
 		}
 	}
 	why := isWhole(path, digest)
@@ -123,8 +123,8 @@ func (p Programs) Restore(ctx context.Context, path string) error {
 // patience bounds the wait for another process that unpacks: it takes about a second.
 const patience = time.Minute
 
-// unpacked makes sure that the carried program for a platform is at its path.
-func (p Programs) unpacked(ctx context.Context, platform, digest string) error {
+// ensureUnpacked makes sure that the carried program for a platform is at its path.
+func (p Programs) ensureUnpacked(ctx context.Context, platform, digest string) error {
 	path := p.path(digest)
 	if isWhole(path, digest) == nil {
 		return nil

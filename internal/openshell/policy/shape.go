@@ -16,8 +16,8 @@ import (
 // typeName is the member by which messages of OpenShell's TypeScript SDK say what they are.
 const typeName = "$typeName"
 
-// elsewhere are names of policy files in YAML, and what they are called here.
-func elsewhere(name string) string {
+// nameHere are names of policy files in YAML, and what they are called here.
+func nameHere(name string) string {
 	return map[string]string{"tool": "params.name", "json_rpc": "jsonRpcMaxBodyBytes", "graphql": "graphqlMaxBodyBytes"}[name]
 }
 
@@ -32,7 +32,7 @@ func fill(path string, raw json.RawMessage, into protoreflect.Message) error {
 	if options.Kind(raw) != "an object" { // where something has to be, nothing is no empty object
 		return options.Invalid(path, "expected an object, got %s", options.Show(raw))
 	}
-	raw, err := own(path, raw, string(into.Descriptor().FullName()), known)
+	raw, err := withoutTypeName(path, raw, string(into.Descriptor().FullName()), known)
 	if err != nil {
 		return err
 	}
@@ -53,8 +53,8 @@ func fill(path string, raw json.RawMessage, into protoreflect.Message) error {
 	return nil
 }
 
-// own takes the name of its type out of an object, and answers for the names that other forms of a policy have for its members.
-func own(path string, raw json.RawMessage, message string, known []string) (json.RawMessage, error) {
+// withoutTypeName takes the name of its type out of an object, and answers for the names that other forms of a policy have for its members.
+func withoutTypeName(path string, raw json.RawMessage, message string, known []string) (json.RawMessage, error) {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &given); err != nil {
 		return nil, options.Invalid(path, "expected an object: %v", err)
@@ -67,7 +67,7 @@ func own(path string, raw json.RawMessage, message string, known []string) (json
 			continue
 		}
 		meant := camel(name)
-		if other := elsewhere(name); other != "" {
+		if other := nameHere(name); other != "" {
 			meant = other
 		}
 		if !slices.Contains(known, name) && meant != name && slices.Contains(known, strings.Split(meant, ".")[0]) {

@@ -38,7 +38,7 @@ func (p *Provider) readyFor(name string, c config) (out []failure.Condition) {
 		return nil
 	}
 	if program.Recipe() != nil {
-		if _, err := agent.Installed(p.home, program); err != nil {
+		if _, err := agent.ReadInstalled(p.home, program); err != nil {
 			out = append(out, condition(name+".program", err))
 		}
 	}
@@ -60,7 +60,7 @@ func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 		return out, nil
 	}
 	if program.Recipe() != nil {
-		installed, err := agent.Installed(s.provider.home, program)
+		installed, err := agent.ReadInstalled(s.provider.home, program)
 		if err != nil {
 			return providers.Program{}, err
 		}

@@ -56,7 +56,7 @@ func first() bool {
 // reaches a point.
 func Adopt(env []string) {
 	for _, kv := range env {
-		if name, value, _ := strings.Cut(kv, "="); ours(name) {
+		if name, value, _ := strings.Cut(kv, "="); isTestVariable(name) {
 			_ = os.Setenv(name, value)
 		}
 	}

@@ -2,8 +2,8 @@ package crash
 
 import "strings"
 
-// ours says whether a variable tells a build for tests what to do: here, or in package fault.
-func ours(name string) bool {
+// isTestVariable says whether a variable tells a build for tests what to do: here, or in package fault.
+func isTestVariable(name string) bool {
 	return strings.HasPrefix(name, "LAUFWERK_CRASH") || strings.HasPrefix(name, "LAUFWERK_FAULT")
 }
 
@@ -12,7 +12,7 @@ func ours(name string) bool {
 func Environment(vars map[string]string) []string {
 	var out []string
 	for name, v := range vars {
-		if ours(name) {
+		if isTestVariable(name) {
 			out = append(out, name+"="+v)
 		}
 	}

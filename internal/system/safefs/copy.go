@@ -66,7 +66,7 @@ func (c *Copier) Copy(src *Root, from string, dst *Root, to string, mode *uint32
 		return out, err
 	}
 	defer func() {
-		if e := closing(fd); err == nil && e != nil {
+		if e := closeAlways(fd); err == nil && e != nil {
 			err = pathError("copy", to, e)
 		}
 		if err != nil {
@@ -97,8 +97,8 @@ func (c *Copier) Copy(src *Root, from string, dst *Root, to string, mode *uint32
 	return out, pathError("copy", to, err)
 }
 
-// closing closes a file in any case.
-func closing(fd int) error {
+// closeAlways closes a file in any case.
+func closeAlways(fd int) error {
 	failed := fault.Point("close", "")
 	if err := unix.Close(fd); err != nil {
 		return err

@@ -207,9 +207,9 @@ func (r *Root) rename(op, a, b string, call func(fromDir int, from string, toDir
 	})
 }
 
-// flagged turns the answers of a file system that does not know a rename's flags into ErrNotSupported. EINVAL also says
+// unsupportedFlags turns the answers of a file system that does not know a rename's flags into ErrNotSupported. EINVAL also says
 // that a directory was to be moved into itself; that no caller does, and it is refused all the same.
-func flagged(err error) error {
+func unsupportedFlags(err error) error {
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
 		return ErrNotSupported
 	}

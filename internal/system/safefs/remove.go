@@ -70,15 +70,15 @@ func (x *removal) run(ctx context.Context, rel string) error {
 			}
 			continue
 		}
-		if err := x.up(rel); err != nil {
+		if err := x.leaveDirectory(rel); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// up leaves the lowest directory and removes it.
-func (x *removal) up(rel string) error {
+// leaveDirectory leaves the lowest directory and removes it.
+func (x *removal) leaveDirectory(rel string) error {
 	l, st := x.top(), x.state[len(x.state)-1]
 	last := len(x.levels) == 1
 	if last && rel == "." {

@@ -5,9 +5,9 @@ package safefs
 import "golang.org/x/sys/unix"
 
 func renameNoReplace(fromDir int, from string, toDir int, to string) error {
-	return flagged(unix.RenameatxNp(fromDir, from, toDir, to, unix.RENAME_EXCL))
+	return unsupportedFlags(unix.RenameatxNp(fromDir, from, toDir, to, unix.RENAME_EXCL))
 }
 
 func exchange(fromDir int, from string, toDir int, to string) error {
-	return flagged(unix.RenameatxNp(fromDir, from, toDir, to, unix.RENAME_SWAP))
+	return unsupportedFlags(unix.RenameatxNp(fromDir, from, toDir, to, unix.RENAME_SWAP))
 }
