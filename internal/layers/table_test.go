@@ -71,7 +71,7 @@ var table = []layer{
 		}, {
 			{"providers/sessiondir", "a session's private directory, from the host's side"},
 		}, {
-			{"providers/entered", "work in a sandbox through our own binary there"},
+			{"providers/guestclient", "runs commands in a sandbox through the guest"},
 		}, {
 			{"providers/docker", "sessions in containers of a Docker engine"},
 			{"providers/local", "sessions on this host"},

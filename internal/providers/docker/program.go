@@ -13,7 +13,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/providers/guestclient"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/targets"
@@ -121,15 +121,15 @@ rm -rf .store
 : >.complete
 cd ..
 mv -T "$new" "$name" 2>/dev/null || { rm -rf "$new"; [ -e "$name/.complete" ]; }`
-	cmd := entered.Command{Argv: append([]string{"bash", "-c", script, bootstrapDir, name, path.Join(homeDir, recipeDir)}, agent.PNPMInstall()...)}
-	cmd.Env = slices.Concat(s.at.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
-	cmd.Talk = &progressFilter{report: func(line string) { providers.Progress(ctx, "%s", line) }}
+	cmd := guestclient.Command{Argv: append([]string{"bash", "-c", script, bootstrapDir, name, path.Join(homeDir, recipeDir)}, agent.PNPMInstall()...)}
+	cmd.Env = slices.Concat(s.guest.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
+	cmd.Stderr = &progressFilter{report: func(line string) { providers.Progress(ctx, "%s", line) }}
 	if !files.Exists(filepath.Join(s.spec.Dir, sessiondir.Home, strings.TrimPrefix(bootstrapDir, homeDir), name, ".complete")) {
 		providers.Progress(ctx, "installing %s %s in the session: the %s does not carry it", title, recipe.Version, s.config.imageName())
 	}
 	within, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
-	_, err := s.at.Run(within, cmd, "the installation of "+title)
+	_, err := s.guest.Run(within, cmd, "the installation of "+title)
 	if err == nil {
 		return path.Join(bootstrapDir, name), nil
 	}
@@ -156,9 +156,9 @@ const (
 func (s *sandbox) putSecret(ctx context.Context, program, name string, content []byte) error {
 	at := path.Join(loginDir, program, name)
 	put := guest.PutFile(at, 0o600, len(content))
-	_, stuck, err := s.at.RunOwn(ctx, put, content)
+	_, stuck, err := s.guest.RunOwn(ctx, put, content)
 	if stuck && s.kill(ctx).Sure { // nothing is left that could hold it up again
-		_, _, err = s.at.RunOwn(ctx, put, content)
+		_, _, err = s.guest.RunOwn(ctx, put, content)
 	}
 	if err != nil {
 		return err

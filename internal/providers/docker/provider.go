@@ -20,7 +20,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/guest/carried"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/providers/guestclient"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -44,10 +44,10 @@ type Config struct {
 
 // Provider is the docker target.
 type Provider struct {
-	c        Config
-	programs carried.Programs
-	patience time.Duration
-	taken    entered.TakenSockets
+	c            Config
+	programs     carried.Programs
+	patience     time.Duration
+	takenSockets guestclient.TakenSockets
 }
 
 var _ providers.Provider = (*Provider)(nil)
@@ -55,7 +55,7 @@ var _ providers.Provider = (*Provider)(nil)
 // New makes it; nothing is connected to before it is needed.
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
-	return &Provider{c: c, programs: carried.New(c.Executable, c.State, c.Carried), patience: entered.CommandLimit}
+	return &Provider{c: c, programs: carried.New(c.Executable, c.State, c.Carried), patience: guestclient.CommandLimit}
 }
 
 // Info says what a container enforces.

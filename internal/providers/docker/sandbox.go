@@ -18,7 +18,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/providers/guestclient"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -33,13 +33,13 @@ const startLimit = 30 * time.Second
 type sandbox struct {
 	p       *Provider
 	e       *dockerengine.Engine
-	in      resource.Intent
+	intent  resource.Intent
 	spec    spec
 	config  config
 	vars    []string // variables of the target, resolved
 	env     []string // of every command
 	arch    string
-	at      *entered.Sandbox
+	guest   *guestclient.Sandbox
 	up      sync.Mutex
 	running bool // as far as was seen
 }
@@ -76,13 +76,13 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	if err != nil {
 		return nil, lostError(in, "its directory: %v", err)
 	}
-	b := &sandbox{p: p, e: e, in: in, spec: s, config: c, vars: own, arch: e.Facts().Arch, running: got.State.Running}
+	b := &sandbox{p: p, e: e, intent: in, spec: s, config: c, vars: own, arch: e.Facts().Arch, running: got.State.Running}
 	b.env = slices.Concat([]string{"PATH=" + standardPath}, imageVariables(got.Config.Env), []string{"HOME=" + homeDir, "TMPDIR=" + tmpDir}, own, []string{supervise.MarkVariable + "=" + s.Mark})
-	b.at = &entered.Sandbox{
-		Box: containerBox{b}, Dir: s.Dir, Ops: opsDir, Gives: s.Gives, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
+	b.guest = &guestclient.Sandbox{
+		Backend: containerBackend{b}, Dir: s.Dir, Ops: opsDir, FileOwner: s.Gives, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
 	}
 	if s.Serves {
-		b.at.Standby = entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, guest.StandbyName), Taken: &p.taken}
+		b.guest.Standby = guestclient.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, guest.StandbyName), Taken: &p.takenSockets}
 	}
 	return b, nil
 }
@@ -126,7 +126,7 @@ func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in resou
 	return got, lostError(in, "there is no container %s on the %s", in.Resource, in.Endpoint)
 }
 
-func (s *sandbox) Launcher() supervise.Launcher { return s.at.Launcher() }
+func (s *sandbox) Launcher() supervise.Launcher { return s.guest.Launcher() }
 func (s *sandbox) Workdir() string              { return workdir }
 func (s *sandbox) Home() string                 { return homeDir }
 func (s *sandbox) BaseEnv() []string            { return slices.Clone(s.env) }
@@ -149,15 +149,15 @@ func (s *sandbox) start(ctx context.Context) error {
 		return err
 	}
 	crash.Point("docker/before-start")
-	_, err := s.e.Start(ctx, s.in.Resource)
+	_, err := s.e.Start(ctx, s.intent.Resource)
 	crash.Point("docker/after-start")
 	if err != nil {
-		got, ierr := s.p.inspect(ctx, s.e, s.in)
+		got, ierr := s.p.inspect(ctx, s.e, s.intent)
 		if ierr != nil {
 			return ierr
 		}
 		if !got.State.Running {
-			return failure.Wrap(err, failure.NotReady, "start the container %s", s.in.Name)
+			return failure.Wrap(err, failure.NotReady, "start the container %s", s.intent.Name)
 		}
 	}
 	if err := s.awaitProof(ctx); err != nil {
@@ -172,7 +172,7 @@ func (s *sandbox) awaitProof(ctx context.Context) error {
 	defer cancel()
 	var over error
 	seen, err := guest.AwaitProof(ctx, filepath.Join(s.spec.Dir, sessiondir.Ops, readyFile), s.spec.Nonce, guest.Locked, func(ctx context.Context) error {
-		if got, err := s.p.inspect(ctx, s.e, s.in); err == nil && !got.State.Running {
+		if got, err := s.p.inspect(ctx, s.e, s.intent); err == nil && !got.State.Running {
 			over = s.endedError(got.State)
 		}
 		return over
@@ -195,7 +195,7 @@ func (s *sandbox) endedError(state *container.State) error {
 	case guest.ExitGroups:
 		return failure.New(failure.NotReady, "the image %s puts the user %s into groups besides its own", s.spec.Image, s.spec.User).WithHint(hint)
 	}
-	return failure.New(failure.NotReady, "the container %s ended at once with exit code %d%s", s.in.Name, state.ExitCode, s.earlyEndReason(state.Error))
+	return failure.New(failure.NotReady, "the container %s ended at once with exit code %d%s", s.intent.Name, state.ExitCode, s.earlyEndReason(state.Error))
 }
 
 // earlyEndReason says what may have ended a container before it did anything.
@@ -217,10 +217,10 @@ func (s *sandbox) unprovedError(seen guest.Proof, err error) error {
 	case seen == guest.Seen:
 		return failure.New(failure.NotReady, "the engine at %s shares this host's files, but not their locks: what runs in its containers cannot be followed from here", s.e.Endpoint().Host)
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
-		return failure.Wrap(err, failure.NotReady, "look for the first process of the container %s", s.in.Name)
+		return failure.Wrap(err, failure.NotReady, "look for the first process of the container %s", s.intent.Name)
 	}
 	return failure.New(failure.NotReady, "what the container %s writes into %s is not seen on this host: the engine at %s seems to have other files",
-		s.in.Name, s.spec.Dir, s.e.Endpoint().Host).WithHint("laufwerk doctor --probe")
+		s.intent.Name, s.spec.Dir, s.e.Endpoint().Host).WithHint("laufwerk doctor --probe")
 }
 
 // kill kills the container, which certainly ends everything in it.
@@ -228,7 +228,7 @@ func (s *sandbox) kill(ctx context.Context) supervise.FenceResult {
 	s.up.Lock()
 	defer s.up.Unlock()
 	out := supervise.FenceResult{Sure: true, How: supervise.HowContainer, At: s.p.c.Now().UTC()}
-	got, err := s.p.inspect(ctx, s.e, s.in)
+	got, err := s.p.inspect(ctx, s.e, s.intent)
 	switch {
 	case failure.Is(err, failure.SessionLost):
 		return out
@@ -240,10 +240,10 @@ func (s *sandbox) kill(ctx context.Context) supervise.FenceResult {
 		return out
 	}
 	crash.Point("docker/before-kill")
-	done, err := s.e.Kill(ctx, s.in.Resource)
+	done, err := s.e.Kill(ctx, s.intent.Resource)
 	crash.Point("docker/after-kill")
 	if done != resource.Done {
-		return supervise.FenceResult{Why: fmt.Sprintf("the container %s could not be ended: %v", s.in.Name, err), Later: true, At: out.At}
+		return supervise.FenceResult{Why: fmt.Sprintf("the container %s could not be ended: %v", s.intent.Name, err), Later: true, At: out.At}
 	}
 	return out
 }

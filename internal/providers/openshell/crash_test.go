@@ -70,7 +70,7 @@ func (l life) driver() (*claims.Driver, error) {
 			return dockerengine.Connect(ctx, dockerengine.Endpoint{Host: l.Socket, Origin: "the test"})
 		},
 	})
-	p.w.settle, p.w.stuck = 50*time.Millisecond, 50*time.Millisecond
+	p.w.settle, p.w.deletion = 50*time.Millisecond, 50*time.Millisecond
 	return claims.NewDriver(claims.Options{
 		Store: s, Now: time.Now, Owner: s.ID, Resources: func(claims.Kind, string) (resource.Manager, bool) { return p, true },
 	}), nil

@@ -103,7 +103,7 @@ func (w *gatewayFixture) worker(change ...func(c *Config)) *worker {
 	}
 	k.Provider = New(c)
 	k.Provider.landlock = func() (int, error) { return 4, nil }
-	k.Provider.w = waitLimits{ready: 10 * time.Second, absent: 2 * time.Second, settle: 100 * time.Millisecond, landing: time.Second, stuck: 50 * time.Millisecond, pause: time.Millisecond}
+	k.Provider.w = waitLimits{ready: 10 * time.Second, absent: 2 * time.Second, settle: 100 * time.Millisecond, landing: time.Second, deletion: 50 * time.Millisecond, pause: time.Millisecond}
 	w.t.Cleanup(k.leave)
 	return k
 }

@@ -43,7 +43,7 @@ func (l location) create(ctx context.Context, at *sessiondir.Folder) resource.Re
 	no := func(err error) resource.Result {
 		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.evidence("nothing was asked for: %v", err)}
 	}
-	req, err := l.s.request(l.in)
+	req, err := l.s.request(l.intent)
 	if err != nil {
 		return no(err)
 	}
@@ -55,7 +55,7 @@ func (l location) create(ctx context.Context, at *sessiondir.Folder) resource.Re
 	made, done, err := l.g.Create(ctx, req)
 	switch {
 	case done == resource.Done && made.GetMetadata().GetId() != "":
-		l.in.Resource = made.GetMetadata().GetId()
+		l.intent.Resource = made.GetMetadata().GetId()
 		return l.acceptOrDelete(ctx, made)
 	case failure.Is(err, failure.AlreadyExists):
 		return l.resolveNameTaken(ctx, err)
@@ -82,7 +82,7 @@ func (l location) resolveNameTaken(ctx context.Context, refusal error) resource.
 	f := l.find(ctx)
 	switch f.presence {
 	case resource.Present:
-		l.in.Resource = f.sandbox.GetMetadata().GetId()
+		l.intent.Resource = f.sandbox.GetMetadata().GetId()
 		return l.acceptOrDelete(ctx, f.sandbox)
 	case resource.NotOurs:
 		return resource.Result{Outcome: resource.NotDone, Err: f.err, Evidence: f.evidence}
@@ -120,7 +120,7 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 	f := l.findSettled(ctx, was)
 	switch {
 	case f.presence == resource.Present:
-		l.in.Resource = f.sandbox.GetMetadata().GetId()
+		l.intent.Resource = f.sandbox.GetMetadata().GetId()
 		return p.removeLeftovers(ctx, in, s, at, l.acceptOrDelete(ctx, f.sandbox))
 	case f.presence == resource.Absent && in.Resource != "":
 		return p.removeLeftovers(ctx, in, s, at, l.vanishedResult(ctx))
@@ -159,7 +159,7 @@ func (l location) acceptOrDelete(ctx context.Context, made *wire.Sandbox) resour
 	id := made.GetMetadata().GetId()
 	up, err := l.awaitReady(ctx, made)
 	if err == nil {
-		err = l.p.verifySandbox(ctx, l.g, l.e, l.in, l.s, up)
+		err = l.p.verifySandbox(ctx, l.g, l.e, l.intent, l.s, up)
 	}
 	var unfit *unusableError
 	switch {
@@ -249,12 +249,12 @@ func (l location) deleteUnusable(ctx context.Context, why error) resource.Result
 			r.Err, r.Evidence = errors.Join(r.Err, o.Err), append(r.Evidence, o.Evidence...)
 		}
 	}
-	return resource.Result{Resource: l.in.Resource, Err: errors.Join(why, r.Err), Evidence: r.Evidence}
+	return resource.Result{Resource: l.intent.Resource, Err: errors.Join(why, r.Err), Evidence: r.Evidence}
 }
 
 // vanishedResult is a sandbox that was made, and that the gateway does not have any more.
 func (l location) vanishedResult(ctx context.Context) resource.Result {
-	return l.deleteUnusable(ctx, failure.New(failure.SessionLost, "the sandbox %s was made, and is gone", client.Name(l.in.Claim)))
+	return l.deleteUnusable(ctx, failure.New(failure.SessionLost, "the sandbox %s was made, and is gone", client.Name(l.intent.Claim)))
 }
 
 // Observe looks for the sandbox, at the gateway and on the engine, and for the session's directory. One that was asked for and

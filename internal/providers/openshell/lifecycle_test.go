@@ -89,7 +89,7 @@ func TestSandboxIsFoundAndEndedOnAnEngine(t *testing.T) {
 		"killed with the container": {gateway.Removing, gateway.Before(g.Restart)}, "killed with the row": {gateway.Vanishing, gateway.Before(g.Restart)},
 	} {
 		k := b.another()
-		k.Provider.w.absent, k.Provider.w.stuck = 5*time.Second, time.Second
+		k.Provider.w.absent, k.Provider.w.deletion = 5*time.Second, time.Second
 		g.Fault(c.call, c.fault)
 		in := b.intend()
 		r, _ := b.w.outcome(k.worker, in)

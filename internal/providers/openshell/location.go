@@ -25,11 +25,11 @@ const maxClockSkew = 5 * time.Second
 
 // location is where the sandbox of an intent is looked for: at its gateway, and on the engine that it runs on.
 type location struct {
-	p  *Provider
-	in resource.Intent
-	s  spec
-	g  *client.Gateway
-	e  *dockerengine.Engine
+	p      *Provider
+	intent resource.Intent
+	s      spec
+	g      *client.Gateway
+	e      *dockerengine.Engine
 }
 
 // locate gives both. That they answer is not known then.
@@ -39,7 +39,7 @@ func (p *Provider) locate(ctx context.Context, in resource.Intent, s spec) (loca
 		return location{}, err
 	}
 	e, err := p.engine(ctx, s)
-	return location{p: p, in: in, s: s, g: g, e: e}, err
+	return location{p: p, intent: in, s: s, g: g, e: e}, err
 }
 
 // sighting is what one look at the gateway brought.
@@ -52,11 +52,11 @@ type sighting struct {
 
 // find looks for the intent's sandbox by its name. Where an id is recorded that decides, else everything has to fit.
 func (l location) find(ctx context.Context) sighting {
-	name := client.Name(l.in.Claim)
+	name := client.Name(l.intent.Claim)
 	got, presence, err := l.g.Get(ctx, name)
 	switch {
 	case presence == resource.Absent:
-		return sighting{presence: presence, evidence: l.p.evidence("the %s has no sandbox %s", l.in.Endpoint, name)}
+		return sighting{presence: presence, evidence: l.p.evidence("the %s has no sandbox %s", l.intent.Endpoint, name)}
 	case presence != resource.Present:
 		return sighting{err: cmp.Or(err, errUnseen)}
 	}
@@ -66,13 +66,13 @@ func (l location) find(ctx context.Context) sighting {
 // identify tells whether a sandbox of our name is ours.
 func (l location) identify(got *wire.Sandbox) sighting {
 	m := got.GetMetadata()
-	name := client.Name(l.in.Claim)
-	if l.in.Resource != "" && m.GetId() != l.in.Resource { // names are given once: ours has it no more
-		return sighting{presence: resource.Absent, evidence: l.p.evidence("the %s has no sandbox with the id %s; %s has the id %s now", l.in.Endpoint, l.in.Resource, name, m.GetId())}
+	name := client.Name(l.intent.Claim)
+	if l.intent.Resource != "" && m.GetId() != l.intent.Resource { // names are given once: ours has it no more
+		return sighting{presence: resource.Absent, evidence: l.p.evidence("the %s has no sandbox with the id %s; %s has the id %s now", l.intent.Endpoint, l.intent.Resource, name, m.GetId())}
 	}
-	why := ownerMismatch(got, l.in)
-	if why == "" && l.in.Resource == "" {
-		why = foreignReason(got, l.in, l.s)
+	why := ownerMismatch(got, l.intent)
+	if why == "" && l.intent.Resource == "" {
+		why = foreignReason(got, l.intent, l.s)
 	}
 	if why != "" {
 		return sighting{
@@ -124,10 +124,10 @@ func phaseName(sb *wire.Sandbox) string {
 // findSettled is find, repeated for a while where a creation may be in flight.
 func (l location) findSettled(ctx context.Context, was bool) sighting {
 	start := l.p.c.Now()
-	flying := was && start.Sub(l.in.At) < time.Minute
+	flying := was && start.Sub(l.intent.At) < time.Minute
 	for pause := l.p.newBackoff(); ; {
 		f := l.find(ctx)
-		if f.presence != resource.Absent || !flying || l.in.Resource != "" || l.p.c.Now().Sub(start) > l.p.w.settle || pause(ctx) != nil {
+		if f.presence != resource.Absent || !flying || l.intent.Resource != "" || l.p.c.Now().Sub(start) > l.p.w.settle || pause(ctx) != nil {
 			return f
 		}
 	}
@@ -136,9 +136,9 @@ func (l location) findSettled(ctx context.Context, was bool) sighting {
 // containers are those on the engine that belong to the sandbox, in any state: ours to remove, and others that carry its id.
 // That there are none counts only where the engine says after it that it is the one of the intent.
 func (l location) containers(ctx context.Context) (ours, others []container.Summary, err error) {
-	by := map[string]string{owned.LabelSandbox: l.in.Resource}
-	if l.in.Resource == "" {
-		by = map[string]string{labelName: client.Name(l.in.Claim), client.LabelOwner: l.in.Owner, client.LabelClaim: l.in.Claim}
+	by := map[string]string{owned.LabelSandbox: l.intent.Resource}
+	if l.intent.Resource == "" {
+		by = map[string]string{labelName: client.Name(l.intent.Claim), client.LabelOwner: l.intent.Owner, client.LabelClaim: l.intent.Claim}
 	}
 	all, err := l.e.List(ctx, by)
 	if err != nil {
@@ -153,11 +153,11 @@ func (l location) containers(ctx context.Context) (ours, others []container.Summ
 // splitContainers tells the containers of the sandbox from those that only carry its labels: copies of images pass them on.
 func (l location) splitContainers(all []container.Summary) (ours, others []container.Summary) {
 	for _, c := range all {
-		if l.in.Resource != "" && c.Labels[owned.LabelSandbox] != l.in.Resource {
+		if l.intent.Resource != "" && c.Labels[owned.LabelSandbox] != l.intent.Resource {
 			continue
 		}
-		late := l.in.Resource != "" || !time.Unix(c.Created, 0).Before(l.in.At.Add(-maxClockSkew)) // an id says it all
-		if c.Labels[client.LabelOwner] == l.in.Owner && c.Labels[client.LabelClaim] == l.in.Claim && c.ImageID == l.s.Image && late {
+		late := l.intent.Resource != "" || !time.Unix(c.Created, 0).Before(l.intent.At.Add(-maxClockSkew)) // an id says it all
+		if c.Labels[client.LabelOwner] == l.intent.Owner && c.Labels[client.LabelClaim] == l.intent.Claim && c.ImageID == l.s.Image && late {
 			ours = append(ours, c)
 		} else {
 			others = append(others, c)
@@ -184,10 +184,10 @@ func (l location) observe(ctx context.Context) resource.Observation {
 	if f.presence != resource.Present && f.presence != resource.Absent {
 		return resource.Observation{Presence: f.presence, Err: f.err, Evidence: f.evidence}
 	}
-	if l.in.Resource == "" {
-		l.in.Resource = f.sandbox.GetMetadata().GetId()
+	if l.intent.Resource == "" {
+		l.intent.Resource = f.sandbox.GetMetadata().GetId()
 	}
-	if _, known := l.p.cleared.LoadAndDelete(l.in.Resource); known {
+	if _, known := l.p.cleared.LoadAndDelete(l.intent.Resource); known {
 		return l.combine(f, nil, nil, nil)
 	}
 	ours, others, err := l.containers(ctx)
@@ -196,7 +196,7 @@ func (l location) observe(ctx context.Context) resource.Observation {
 
 // combine is what a look at the gateway and one at the engine say together.
 func (l location) combine(f sighting, ours, others []container.Summary, err error) resource.Observation {
-	o := resource.Observation{Resource: l.in.Resource, Evidence: f.evidence}
+	o := resource.Observation{Resource: l.intent.Resource, Evidence: f.evidence}
 	switch {
 	case err != nil:
 		o.Err = err
@@ -225,7 +225,7 @@ func (l location) deleteAndWait(ctx context.Context) resource.Result {
 	var evidence []resource.Evidence
 	switch f.presence {
 	case resource.Present:
-		l.in.Resource = f.sandbox.GetMetadata().GetId()
+		l.intent.Resource = f.sandbox.GetMetadata().GetId()
 		r := l.delete(ctx, f.sandbox)
 		if evidence = r.Evidence; r.Outcome != resource.Done {
 			return r
@@ -239,9 +239,9 @@ func (l location) deleteAndWait(ctx context.Context) resource.Result {
 	}
 	r := l.removeLeftContainers(ctx)
 	if r.Outcome == resource.Done && f.sandbox != nil && f.sandbox.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
-		l.p.cleared.Store(l.in.Resource, true)
+		l.p.cleared.Store(l.intent.Resource, true)
 	}
-	r.Resource, r.Evidence = l.in.Resource, append(evidence, r.Evidence...)
+	r.Resource, r.Evidence = l.intent.Resource, append(evidence, r.Evidence...)
 	return r
 }
 
@@ -273,7 +273,7 @@ func (l location) delete(ctx context.Context, sb *wire.Sandbox) resource.Result 
 			return failed(f.err)
 		}
 		waited := l.p.c.Now().Sub(start)
-		if isDeleting(f.sandbox) && waited > l.p.w.stuck { // the gateway may have been killed in the middle: it does not go on with it
+		if isDeleting(f.sandbox) && waited > l.p.w.deletion { // the gateway may have been killed in the middle: it does not go on with it
 			if r := l.removeLeftContainers(ctx); r.Outcome == resource.Done {
 				return resource.Result{Outcome: resource.Done, Resource: id, Evidence: append(append(evidence, f.evidence...), r.Evidence...)}
 			}

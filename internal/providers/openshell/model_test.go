@@ -93,7 +93,7 @@ func (s *schedule) worker() *worker {
 	if s.kept == nil {
 		s.kept = s.w.worker()
 		s.kept.Provider.w = waitLimits{ // a container lands at once, if ever; a busy machine may take longer than a sandbox has to be ready
-			ready: 200 * time.Millisecond, absent: 100 * time.Millisecond, settle: 3 * time.Millisecond, landing: time.Second, stuck: 5 * time.Millisecond, pause: time.Millisecond,
+			ready: 200 * time.Millisecond, absent: 100 * time.Millisecond, settle: 3 * time.Millisecond, landing: time.Second, deletion: 5 * time.Millisecond, pause: time.Millisecond,
 		}
 	}
 	return s.kept

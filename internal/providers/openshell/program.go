@@ -78,7 +78,7 @@ func (b *sandbox) PutFile(ctx context.Context, program string, f agent.File) err
 		return sessiondir.PutFile(b.l.s.Dir, program, f, nil)
 	}
 	at := path.Join(memoryDir, "secret", program, f.Path)
-	if _, _, err := b.at.RunOwn(ctx, guest.PutFile(at, 0o600, len(f.Content)), f.Content); err != nil {
+	if _, _, err := b.guest.RunOwn(ctx, guest.PutFile(at, 0o600, len(f.Content)), f.Content); err != nil {
 		return err
 	}
 	return sessiondir.PutSymlink(b.l.s.Dir, program, f.Path, at, nil)

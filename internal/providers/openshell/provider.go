@@ -22,7 +22,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/imagecache"
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/providers/guestclient"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/targets"
@@ -52,7 +52,7 @@ type Provider struct {
 	w            waitLimits
 	landlock     func() (version int, err error) // of the kernel
 	environments sync.Map                        // of programs in sandboxes that were entered, by the sandbox's id
-	taken        entered.TakenSockets
+	takenSockets guestclient.TakenSockets
 	compared     sync.Map // the ids of the sandboxes that were compared with their intents by this process
 	// cleared are the ids of sandboxes that this process has ended: their containers had landed, and the engine has none of them
 	// any more. Nothing brings one back, so that the look that follows need not ask the engine again.
@@ -61,12 +61,12 @@ type Provider struct {
 
 // waitLimits bound what is waited for.
 type waitLimits struct {
-	ready   time.Duration // a sandbox comes up
-	absent  time.Duration // a deleted sandbox goes
-	settle  time.Duration // one whose creation was not answered appears
-	landing time.Duration // the container of one that is coming up gets to the engine
-	stuck   time.Duration // a row says DELETING whose container is gone, until the gateway has forgotten it
-	pause   time.Duration // the least between two looks
+	ready    time.Duration // a sandbox comes up
+	absent   time.Duration // a deleted sandbox goes
+	settle   time.Duration // one whose creation was not answered appears
+	landing  time.Duration // the container of one that is coming up gets to the engine
+	deletion time.Duration // a row says DELETING whose container is gone, until the gateway has forgotten it
+	pause    time.Duration // the least between two looks
 	// patience is for our own commands inside, which anything else that runs there can stop.
 	patience time.Duration
 }
@@ -76,7 +76,7 @@ type waitLimits struct {
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
 	return &Provider{c: c, landlock: system.Landlock, w: waitLimits{
-		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, stuck: 3 * time.Second, pause: 5 * time.Millisecond, patience: entered.CommandLimit,
+		ready: time.Minute, absent: 30 * time.Second, settle: 5 * time.Second, landing: 5 * time.Second, deletion: 3 * time.Second, pause: 5 * time.Millisecond, patience: guestclient.CommandLimit,
 	}}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/providers/guestclient"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -27,10 +27,10 @@ var _ providers.Provider = (*Provider)(nil)
 
 // sandbox is a session's, whose main process lives as long as it does.
 type sandbox struct {
-	l   location // by the recorded id
-	def targets.Definition
-	at  *entered.Sandbox
-	env []string // of every command
+	l     location // by the recorded id
+	def   targets.Definition
+	guest *guestclient.Sandbox
+	env   []string // of every command
 	// waiting says that the gateway did not reach it when that was last looked at.
 	waiting atomic.Bool
 }
@@ -47,10 +47,10 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 		return nil, err
 	}
 	b := &sandbox{l: l, def: def}
-	b.at = &entered.Sandbox{
-		Box: box{b}, Dir: s.Dir, Ops: policy.Ops, Name: "the sandbox " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.w.patience,
-		Standby: entered.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, guest.StandbyName), Taken: &p.taken, Next: box{b}.startNextStandby},
-		Lasting: &entered.DisposableSandbox{Began: b.containerStartedAt},
+	b.guest = &guestclient.Sandbox{
+		Backend: gatewayBackend{b}, Dir: s.Dir, Ops: policy.Ops, Name: "the sandbox " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.w.patience,
+		Standby:    guestclient.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, guest.StandbyName), Taken: &p.takenSockets, Next: gatewayBackend{b}.startNextStandby},
+		Disposable: &guestclient.DisposableSandbox{StartedAt: b.containerStartedAt},
 	}
 	found, err := b.find(ctx)
 	if err != nil && (def.Kind == "" || !failure.Is(err, failure.NotReady)) { // a gateway that went a moment ago may come back
@@ -80,22 +80,22 @@ func (b *sandbox) find(ctx context.Context) (*wire.Sandbox, error) {
 	switch f.presence {
 	case resource.Present:
 	case resource.Absent:
-		return nil, lostError(b.l.in, "there is no sandbox %s with the id %s any more at the %s", b.l.in.Name, b.l.in.Resource, b.l.in.Endpoint)
+		return nil, lostError(b.l.intent, "there is no sandbox %s with the id %s any more at the %s", b.l.intent.Name, b.l.intent.Resource, b.l.intent.Endpoint)
 	case resource.NotOurs:
-		return nil, lostError(b.l.in, "%v", f.err)
+		return nil, lostError(b.l.intent, "%v", f.err)
 	default:
-		return nil, failure.Wrap(f.err, failure.NotReady, "look at the sandbox %s", b.l.in.Name)
+		return nil, failure.Wrap(f.err, failure.NotReady, "look at the sandbox %s", b.l.intent.Name)
 	}
 	switch f.sandbox.GetStatus().GetPhase() {
 	case wire.SandboxPhase_SANDBOX_PHASE_ERROR, wire.SandboxPhase_SANDBOX_PHASE_STOPPING, wire.SandboxPhase_SANDBOX_PHASE_STOPPED,
 		wire.SandboxPhase_SANDBOX_PHASE_DELETING:
-		return nil, lostError(b.l.in, "the sandbox %s cannot be used any more: %s", b.l.in.Name, condition(f.sandbox))
+		return nil, lostError(b.l.intent, "the sandbox %s cannot be used any more: %s", b.l.intent.Name, condition(f.sandbox))
 	}
 	return f.sandbox, nil
 }
 
 func (b *sandbox) directory() error {
-	at, err := sessiondir.Open(b.l.s.Dir, b.l.p.directory(b.l.in, b.l.s).ID)
+	at, err := sessiondir.Open(b.l.s.Dir, b.l.p.directory(b.l.intent, b.l.s).ID)
 	if err == nil {
 		defer at.Close()
 		if presence, why := at.Identify(); presence != resource.Present {
@@ -103,7 +103,7 @@ func (b *sandbox) directory() error {
 		}
 	}
 	if err != nil {
-		return lostError(b.l.in, "its directory: %v", err)
+		return lostError(b.l.intent, "its directory: %v", err)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (b *sandbox) awaitReachable(ctx context.Context, got *wire.Sandbox) error {
 		case late && err != nil:
 			return err
 		case late:
-			return failure.New(failure.NotReady, "the sandbox %s cannot be used yet, since %s: %s", b.l.in.Name, b.l.p.w.ready, condition(got)).WithHint("laufwerk doctor")
+			return failure.New(failure.NotReady, "the sandbox %s cannot be used yet, since %s: %s", b.l.intent.Name, b.l.p.w.ready, condition(got)).WithHint("laufwerk doctor")
 		}
 		if got != nil || err != nil {
 			if err := pause(ctx); err != nil {
@@ -142,13 +142,13 @@ func (b *sandbox) awaitReachable(ctx context.Context, got *wire.Sandbox) error {
 // verifyOnce is verified, once a process for each sandbox.
 func (b *sandbox) verifyOnce(ctx context.Context, got *wire.Sandbox) error {
 	p := b.l.p
-	if _, done := p.compared.Load(b.l.in.Resource); done {
+	if _, done := p.compared.Load(b.l.intent.Resource); done {
 		return nil
 	}
-	err := p.verifySandbox(ctx, b.l.g, b.l.e, b.l.in, b.l.s, got)
+	err := p.verifySandbox(ctx, b.l.g, b.l.e, b.l.intent, b.l.s, got)
 	var unfit *unusableError
 	if errors.As(err, &unfit) {
-		return lostError(b.l.in, "%v", unfit.error)
+		return lostError(b.l.intent, "%v", unfit.error)
 	}
 	return err
 }
@@ -172,11 +172,11 @@ func (b *sandbox) awaitProof(ctx context.Context) error {
 	case err == nil || failure.Is(err, failure.SessionLost):
 		return err
 	case seen == guest.Seen:
-		return failure.New(failure.NotReady, "the sandbox %s has this host's files, but not their locks, or its main process has ended: what runs in it cannot be followed from here", b.l.in.Name)
+		return failure.New(failure.NotReady, "the sandbox %s has this host's files, but not their locks, or its main process has ended: what runs in it cannot be followed from here", b.l.intent.Name)
 	case !errors.Is(err, context.DeadlineExceeded):
-		return failure.Wrap(err, failure.NotReady, "look for the main process of the sandbox %s", b.l.in.Name)
+		return failure.Wrap(err, failure.NotReady, "look for the main process of the sandbox %s", b.l.intent.Name)
 	}
-	return failure.New(failure.NotReady, "what the sandbox %s writes into %s is not seen on this host: the gateway %q seems to be on another one", b.l.in.Name, b.l.s.Dir, b.l.s.Gateway).
+	return failure.New(failure.NotReady, "what the sandbox %s writes into %s is not seen on this host: the gateway %q seems to be on another one", b.l.intent.Name, b.l.s.Dir, b.l.s.Gateway).
 		WithHint("laufwerk doctor --probe")
 }
 
@@ -184,14 +184,14 @@ func (b *sandbox) awaitProof(ctx context.Context) error {
 // anew where that matters: placeholders change with the login.
 func (b *sandbox) readEnvironment(ctx context.Context, anew bool) error {
 	known := &b.l.p.environments
-	got, ok := known.Load(b.l.in.Resource)
+	got, ok := known.Load(b.l.intent.Resource)
 	if !ok || anew {
 		env, err := b.environment(ctx, anew)
 		if err != nil {
 			return err
 		}
 		got = env
-		known.Store(b.l.in.Resource, env)
+		known.Store(b.l.intent.Resource, env)
 	}
 	env, _ := got.([]string)
 	b.env = append(slices.DeleteFunc(slices.Clone(env), isReservedVariable), "HOME="+policy.Home, "TMPDIR=/tmp", supervise.MarkVariable+"="+b.l.s.Mark)
@@ -201,21 +201,21 @@ func (b *sandbox) readEnvironment(ctx context.Context, anew bool) error {
 // environment is what a supervisor tells that stands by from now on, or else a program that is started for that alone.
 func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) {
 	if !anew {
-		env, err := box{b}.standby(ctx)
+		env, err := gatewayBackend{b}.standby(ctx)
 		if err == nil {
 			return env, nil
 		}
 		if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return nil, failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.at.Name)
+			return nil, failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.guest.Name)
 		}
 	}
-	out, _, err := b.at.RunOwn(ctx, guest.Environment(), nil)
+	out, _, err := b.guest.RunOwn(ctx, guest.Environment(), nil)
 	if err != nil {
 		return nil, err
 	}
 	env, err := guest.ReadEnvironment(out)
 	if err != nil {
-		return nil, failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.at.Name)
+		return nil, failure.Wrap(err, failure.NotReady, "ask for the environment in %s", b.guest.Name)
 	}
 	return env, nil
 }
@@ -228,7 +228,7 @@ func isReservedVariable(kv string) bool {
 		slices.Contains([]string{"HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"}, name)
 }
 
-func (b *sandbox) Launcher() supervise.Launcher { return b.at.Launcher() }
+func (b *sandbox) Launcher() supervise.Launcher { return b.guest.Launcher() }
 func (*sandbox) Workdir() string                { return policy.Work }
 func (*sandbox) Home() string                   { return policy.Home }
 func (b *sandbox) BaseEnv() []string            { return slices.Clone(b.env) }
@@ -237,7 +237,7 @@ func (b *sandbox) BaseEnv() []string            { return slices.Clone(b.env) }
 func (*sandbox) Secrets() []string { return nil }
 
 // Fence deletes the sandbox, which is the one sure end of everything in it. The session can only be closed then.
-func (b *sandbox) Fence(ctx context.Context) supervise.FenceResult { return box{b}.End(ctx) }
+func (b *sandbox) Fence(ctx context.Context) supervise.FenceResult { return gatewayBackend{b}.End(ctx) }
 
 func (b *sandbox) tree() sessiondir.Tree {
 	return sessiondir.Tree{Host: b.l.s.Workspace, Seen: policy.Work, ReadOnly: b.l.s.ReadOnly}

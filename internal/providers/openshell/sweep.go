@@ -48,11 +48,11 @@ func (p *Provider) List(ctx context.Context, in resource.Intent) ([]resource.Sum
 // listOwned lists what carries the owner's label, at the gateway and then on the engine: what is on its way from one to the other is
 // seen.
 func (l location) listOwned(ctx context.Context) ([]*wire.Sandbox, []container.Summary, error) {
-	there, err := l.g.List(ctx, map[string]string{client.LabelOwner: l.in.Owner})
+	there, err := l.g.List(ctx, map[string]string{client.LabelOwner: l.intent.Owner})
 	if err != nil {
 		return nil, nil, err
 	}
-	left, err := l.e.List(ctx, map[string]string{client.LabelOwner: l.in.Owner, owned.LabelSandbox: ""})
+	left, err := l.e.List(ctx, map[string]string{client.LabelOwner: l.intent.Owner, owned.LabelSandbox: ""})
 	if err == nil {
 		err = l.requireSameEngine(ctx)
 	}
@@ -197,7 +197,7 @@ func (w *bulkDelete) observe(ctx context.Context) {
 	w.forEachParallel(func(i int) {
 		in, s := w.intents[i], w.specs[i]
 		sight := sights[s.Engine]
-		l := location{p: w.p, in: in, s: s, g: w.g, e: sight.engine}
+		l := location{p: w.p, intent: in, s: s, g: w.g, e: sight.engine}
 		f := sighting{presence: resource.Absent, evidence: w.p.evidence("the %s lists no sandbox with the id %s", in.Endpoint, in.Resource)}
 		if sb := rows[in.Resource]; sb != nil {
 			f = sighting{presence: resource.Present, sandbox: sb, evidence: w.p.evidence("the %s lists the sandbox %s, %s", in.Endpoint, in.Resource, phaseName(sb))}
@@ -207,7 +207,7 @@ func (w *bulkDelete) observe(ctx context.Context) {
 			out.Observation = resource.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence}
 			return
 		}
-		ours, others := l.splitContainers(sight.there)
+		ours, others := l.splitContainers(sight.containers)
 		err := sight.err
 		if len(ours) > 0 { // the gateway has left it, or does not go on with its end
 			r := l.removeLeftContainers(ctx)
@@ -247,7 +247,7 @@ func (w *bulkDelete) awaitUnlisted(ctx context.Context) (map[string]*wire.Sandbo
 		if going < least {
 			since, least = w.p.c.Now(), going
 		}
-		if going == 0 || w.p.c.Now().Sub(since) > w.p.w.stuck {
+		if going == 0 || w.p.c.Now().Sub(since) > w.p.w.deletion {
 			return rows, nil
 		}
 		if err := pause(ctx); err != nil {
@@ -268,9 +268,9 @@ func (w *bulkDelete) listRows(ctx context.Context) (map[string]*wire.Sandbox, er
 
 // engineListing is what an engine has of the store's sandboxes.
 type engineListing struct {
-	engine *dockerengine.Engine
-	there  []container.Summary
-	err    error
+	engine     *dockerengine.Engine
+	containers []container.Summary
+	err        error
 }
 
 // listEngines looks at each engine that intents name.
@@ -289,7 +289,7 @@ func (w *bulkDelete) listEngines(ctx context.Context) map[string]*engineListing 
 		if one.engine, one.err = w.p.engine(ctx, s); one.err != nil {
 			return
 		}
-		if one.there, one.err = one.engine.List(ctx, map[string]string{client.LabelOwner: w.intents[i].Owner, owned.LabelSandbox: ""}); one.err == nil {
+		if one.containers, one.err = one.engine.List(ctx, map[string]string{client.LabelOwner: w.intents[i].Owner, owned.LabelSandbox: ""}); one.err == nil {
 			one.err = location{p: w.p, s: s, e: one.engine}.requireSameEngine(ctx)
 		}
 	})

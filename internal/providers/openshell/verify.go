@@ -34,7 +34,7 @@ func (p *Provider) verifySandbox(ctx context.Context, g *client.Gateway, e *dock
 	var looks errgroup.Group
 	looks.Go(func() (err error) { source, err = g.PolicySource(ctx, in.Resource); return err })
 	looks.Go(func() (err error) {
-		ours, others, err = location{p: p, in: in, s: s, g: g, e: e}.containers(ctx)
+		ours, others, err = location{p: p, intent: in, s: s, g: g, e: e}.containers(ctx)
 		return err
 	})
 	if err := looks.Wait(); err != nil {

@@ -247,7 +247,7 @@ func TestContainersThatOnlyCarryLabels(t *testing.T) {
 		"without an id":             {"", container.Summary{ImageID: "i", Created: now.Unix(), Labels: labels("id", "o", "c")}, 1, 0},
 		"without an id, and before": {"", container.Summary{ImageID: "i", Created: now.Add(-time.Hour).Unix(), Labels: labels("id", "o", "c")}, 0, 1},
 	} {
-		l := location{p: p, in: resource.Intent{Claim: "c", Owner: "o", Resource: c.resource, At: now}, s: spec{Image: "i", Engine: "engine"}}
+		l := location{p: p, intent: resource.Intent{Claim: "c", Owner: "o", Resource: c.resource, At: now}, s: spec{Image: "i", Engine: "engine"}}
 		ours, others := l.splitContainers([]container.Summary{c.one})
 		if len(ours) != c.ours || len(others) != c.others {
 			t.Errorf("%s: %d ours, %d others", name, len(ours), len(others))

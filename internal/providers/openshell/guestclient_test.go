@@ -23,7 +23,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
 	"github.com/laufwerk/laufwerk/internal/providers"
-	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/providers/guestclient"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -72,7 +72,7 @@ func newBoxes(t *testing.T) *boxes {
 // patient bounds waits by what a busy machine takes.
 func (b *boxes) patient() {
 	b.Provider.w = New(Config{}).w
-	b.Provider.w.patience = entered.CommandLimit
+	b.Provider.w.patience = guestclient.CommandLimit
 }
 
 // another is a worker that comes after, and knows what is recorded alone.

@@ -8,24 +8,24 @@ import (
 
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/failure"
-	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/providers/guestclient"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/supervise"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// containerBox is how commands are run in a session's container.
-type containerBox struct{ s *sandbox }
+// containerBackend is how commands are run in a session's container.
+type containerBackend struct{ s *sandbox }
 
-func (b containerBox) Start(ctx context.Context) error               { return b.s.start(ctx) }
-func (b containerBox) End(ctx context.Context) supervise.FenceResult { return b.s.kill(ctx) }
-func (b containerBox) command(argv, env []string) dockerengine.Command {
+func (b containerBackend) Start(ctx context.Context) error               { return b.s.start(ctx) }
+func (b containerBackend) End(ctx context.Context) supervise.FenceResult { return b.s.kill(ctx) }
+func (b containerBackend) command(argv, env []string) dockerengine.Command {
 	return dockerengine.Command{Argv: argv, Env: env, User: b.s.spec.User, Dir: "/"}
 }
 
 // Stopped looks whether the container has ended.
-func (b containerBox) Stopped(ctx context.Context) bool {
-	got, err := b.s.p.inspect(ctx, b.s.e, b.s.in)
+func (b containerBackend) Stopped(ctx context.Context) bool {
+	got, err := b.s.p.inspect(ctx, b.s.e, b.s.intent)
 	if err != nil || got.State.Running {
 		return false
 	}
@@ -36,9 +36,9 @@ func (b containerBox) Stopped(ctx context.Context) bool {
 }
 
 // Open starts a supervisor. Its spec goes through the pipe: the arguments of an exec show in the engine's events.
-func (b containerBox) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe, resource.Outcome, error) {
+func (b containerBackend) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe, resource.Outcome, error) {
 	crash.Point("docker/before-exec")
-	st, done, err := b.s.e.Open(ctx, b.s.in.Resource, b.command(argv, b.s.at.Env))
+	st, done, err := b.s.e.Open(ctx, b.s.intent.Resource, b.command(argv, b.s.guest.Env))
 	crash.Point("docker/after-exec")
 	if err != nil {
 		return supervise.Pipe{}, done, err
@@ -53,18 +53,18 @@ func (b containerBox) Open(ctx context.Context, argv []string, _ []byte) (superv
 	return supervise.Pipe{In: st.In, Out: st.Out, Exited: exited, Close: st.Close}, done, nil
 }
 
-func (b containerBox) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, resource.Outcome, error) {
+func (b containerBackend) Exec(ctx context.Context, c guestclient.Command, stdout, stderr io.Writer) (int, resource.Outcome, error) {
 	cmd := b.command(c.Argv, c.Env)
 	if c.Stdin != nil {
 		cmd.Stdin = bytes.NewReader(c.Stdin)
 	}
-	return b.s.e.Exec(ctx, b.s.in.Resource, cmd, stdout, stderr)
+	return b.s.e.Exec(ctx, b.s.intent.Resource, cmd, stdout, stderr)
 }
 
 // Explain makes SessionLost of a command's error where the container is gone.
-func (b containerBox) Explain(ctx context.Context, err error) error {
+func (b containerBackend) Explain(ctx context.Context, err error) error {
 	if errors.Is(err, dockerengine.ErrNoContainer) || errors.Is(err, dockerengine.ErrNotRunning) {
-		if _, why := b.s.p.inspect(ctx, b.s.e, b.s.in); failure.Is(why, failure.SessionLost) {
+		if _, why := b.s.p.inspect(ctx, b.s.e, b.s.intent); failure.Is(why, failure.SessionLost) {
 			return why
 		}
 	}

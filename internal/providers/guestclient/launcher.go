@@ -1,4 +1,4 @@
-package entered
+package guestclient
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 	"github.com/laufwerk/laufwerk/internal/supervise"
 )
 
-// launcher reaches the supervisors of a sandbox. Their records lie in a directory that both sides see.
+// launcher reaches the supervisors of a sandbox. Both sides see the directory of their records.
 type launcher struct{ s *Sandbox }
 
-// Launch starts a supervisor inside. What it is to run goes through its stdin: arguments show in many places.
+// Launch starts a supervisor inside. Its spec goes through stdin, since arguments are visible to others.
 func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) error {
 	at, err := l.s.insidePath(dir)
 	if err != nil {
 		return err
 	}
-	if err := l.s.Box.Start(ctx); err != nil {
+	if err := l.s.Backend.Start(ctx); err != nil {
 		return supervise.MarkRefused(err)
 	}
-	if err := sessiondir.MakeOperation(l.s.Dir, filepath.Base(dir), l.s.Gives); err != nil {
+	if err := sessiondir.MakeOperation(l.s.Dir, filepath.Base(dir), l.s.FileOwner); err != nil {
 		return supervise.MarkRefused(err)
 	}
 	if err := sessiondir.NoteLaunch(l.s.Dir); err != nil {
@@ -38,16 +38,16 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 			return p, nil
 		}
 		for again := true; ; again = false {
-			p, done, err := l.s.Box.Open(ctx, guest.Supervise(at), spec)
+			p, done, err := l.s.Backend.Open(ctx, guest.Supervise(at), spec)
 			switch {
-			case done == resource.NotDone && again && l.s.Box.Stopped(ctx):
-				if err := l.s.Box.Start(ctx); err != nil {
+			case done == resource.NotDone && again && l.s.Backend.Stopped(ctx):
+				if err := l.s.Backend.Start(ctx); err != nil {
 					return supervise.Pipe{}, supervise.MarkRefused(err)
 				}
 				continue
 			case done == resource.NotDone:
 				unreached = failure.Is(err, failure.NotReady)
-				return supervise.Pipe{}, supervise.MarkRefused(l.s.Box.Explain(ctx, err))
+				return supervise.Pipe{}, supervise.MarkRefused(l.s.Backend.Explain(ctx, err))
 			}
 			return p, err
 		}
@@ -56,17 +56,17 @@ func (l launcher) Launch(ctx context.Context, dir string, spec supervise.Spec) e
 		l.s.Standby.Next(ctx)
 	}
 	if err == nil {
-		l.s.refused.Store(0)
-		_ = sessiondir.NoteLaunched(l.s.Dir, filepath.Base(dir)) // without it the records inside are believed
+		l.s.refusedLaunches.Store(0)
+		_ = sessiondir.NoteLaunched(l.s.Dir, filepath.Base(dir)) // if this fails, a fence trusts the records inside
 		return nil
 	}
-	if l.s.Lasting != nil && unreached {
+	if l.s.Disposable != nil && unreached {
 		return err
 	}
-	// Something inside may keep supervisors from coming up: it stops them, or leaves no room for a process more.
-	again := l.s.refused.Add(1) > 1
+	// A process inside may keep supervisors from starting: by stopping them, or by using up all processes.
+	again := l.s.refusedLaunches.Add(1) > 1
 	if ctx.Err() == nil && (again || within.Err() != nil) {
-		l.s.Box.End(ctx)
+		l.s.Backend.End(ctx)
 	}
 	return err
 }
@@ -84,23 +84,23 @@ func (l launcher) Interrupt(ctx context.Context, dir string) error {
 	return guest.ReadInterrupt(out)
 }
 
-// Fence ends everything of an operation: by its supervisor, and where that cannot be sure, by the end of all of the sandbox.
+// Fence ends everything of an operation through its supervisor or, where that leaves doubt, by ending the whole sandbox.
 func (l launcher) Fence(ctx context.Context, dir string) supervise.FenceResult {
 	at, err := l.s.insidePath(dir)
 	if err != nil {
 		return supervise.FenceResult{Why: err.Error()}
 	}
 	launched, noted := sessiondir.LaunchTime(l.s.Dir, filepath.Base(dir))
-	// That nothing was started is no longer so once it was: then something inside has taken the records away.
+	// "Nothing was started" is false where a launch was noted: something inside has removed the records.
 	believed := func(f supervise.FenceResult) bool { return f.Sure && (f.How != supervise.HowNothing || noted != nil) }
 	if f, ok := supervise.NeedsNoFence(dir); ok {
 		if believed(f) {
 			return f
 		}
-		return l.s.Box.End(ctx)
+		return l.s.Backend.End(ctx)
 	}
-	if l.s.Lasting == nil && l.s.Box.Stopped(ctx) {
-		return l.s.Box.End(ctx)
+	if l.s.Disposable == nil && l.s.Backend.Stopped(ctx) {
+		return l.s.Backend.End(ctx)
 	}
 	if out, _, err := l.s.RunOwn(ctx, guest.Fence(at), nil); err == nil {
 		if f, err := guest.ReadFence(out); err == nil && believed(f) {
@@ -110,22 +110,22 @@ func (l launcher) Fence(ctx context.Context, dir string) supervise.FenceResult {
 	if noted == nil && l.s.startedSince(ctx, launched) {
 		return supervise.FenceResult{Sure: true, How: supervise.HowContainer}
 	}
-	return l.s.Box.End(ctx)
+	return l.s.Backend.End(ctx)
 }
 
-// startedSince says whether the sandbox was started again since something was launched: nothing of that can run.
+// startedSince says whether the sandbox was started after a launch, so that nothing of the launch can still run.
 func (s *Sandbox) startedSince(ctx context.Context, launched time.Time) bool {
-	if s.Lasting == nil {
+	if s.Disposable == nil {
 		return false
 	}
-	began, err := s.Lasting.Began(ctx)
+	began, err := s.Disposable.StartedAt(ctx)
 	return err == nil && began.After(launched)
 }
 
-// Cancel ends a Lasting sandbox, whatever else runs in it.
+// Cancel ends a disposable sandbox, whatever else runs in it.
 func (l launcher) Cancel(ctx context.Context, dir string) supervise.FenceResult {
-	if l.s.Lasting != nil {
-		return l.s.Box.End(ctx)
+	if l.s.Disposable != nil {
+		return l.s.Backend.End(ctx)
 	}
 	return l.Fence(ctx, dir)
 }

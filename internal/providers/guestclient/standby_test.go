@@ -1,4 +1,4 @@
-package entered
+package guestclient
 
 import (
 	"context"

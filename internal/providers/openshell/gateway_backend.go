@@ -16,7 +16,7 @@ import (
 	client "github.com/laufwerk/laufwerk/internal/openshell"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
 	"github.com/laufwerk/laufwerk/internal/openshell/wire"
-	"github.com/laufwerk/laufwerk/internal/providers/entered"
+	"github.com/laufwerk/laufwerk/internal/providers/guestclient"
 	"github.com/laufwerk/laufwerk/internal/resource"
 	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/supervise"
@@ -29,11 +29,11 @@ const memoryDir = "/dev/shm/laufwerk"
 // largest is what of a supervisor's input goes into one request, in bytes: a gateway takes less than 1 MiB in all.
 const largest = 768 << 10
 
-// box is how commands are run in a session's sandbox.
-type box struct{ b *sandbox }
+// gatewayBackend is how commands are run in a session's sandbox.
+type gatewayBackend struct{ b *sandbox }
 
 // Start is done when the sandbox was entered.
-func (x box) Start(ctx context.Context) error {
+func (x gatewayBackend) Start(ctx context.Context) error {
 	if x.b.waiting.CompareAndSwap(true, false) {
 		if err := x.b.awaitReachable(ctx, nil); err != nil {
 			x.b.waiting.Store(true)
@@ -44,7 +44,7 @@ func (x box) Start(ctx context.Context) error {
 }
 
 // Stopped looks whether the gateway does not reach the sandbox, or is gone itself: after a restart it does again.
-func (x box) Stopped(ctx context.Context) bool {
+func (x gatewayBackend) Stopped(ctx context.Context) bool {
 	got, err := x.b.find(ctx)
 	again := err == nil && got.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_READY || failure.Is(err, failure.NotReady)
 	if again {
@@ -53,18 +53,18 @@ func (x box) Stopped(ctx context.Context) bool {
 	return again
 }
 
-func (x box) command(argv, env []string, stdin []byte) client.Command {
+func (x gatewayBackend) command(argv, env []string, stdin []byte) client.Command {
 	return client.Command{Argv: argv, Env: env, Dir: policy.Root, Stdin: stdin}
 }
 
-func (x box) Exec(ctx context.Context, c entered.Command, stdout, stderr io.Writer) (int, resource.Outcome, error) {
-	code, done, err := x.b.l.g.Exec(ctx, x.b.l.in.Resource, x.command(c.Argv, c.Env, c.Stdin), stdout, stderr)
+func (x gatewayBackend) Exec(ctx context.Context, c guestclient.Command, stdout, stderr io.Writer) (int, resource.Outcome, error) {
+	code, done, err := x.b.l.g.Exec(ctx, x.b.l.intent.Resource, x.command(c.Argv, c.Env, c.Stdin), stdout, stderr)
 	crash.Point("openshell/after-exec")
 	return code, done, err
 }
 
 // Open starts a supervisor.
-func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pipe, resource.Outcome, error) {
+func (x gatewayBackend) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pipe, resource.Outcome, error) {
 	if len(spec) > largest {
 		var err error
 		if argv, err = x.upload(ctx, argv, spec); err != nil {
@@ -80,7 +80,7 @@ func (x box) Open(ctx context.Context, argv []string, spec []byte) (supervise.Pi
 
 // begin starts what is to run on, and returns when it has said its first word, or when it is known that it will say none. The
 // connection can be closed then: what runs in a sandbox does not end with it.
-func (x box) begin(ctx context.Context, argv []string, stdin []byte) (supervise.Pipe, resource.Outcome, error) {
+func (x gatewayBackend) begin(ctx context.Context, argv []string, stdin []byte) (supervise.Pipe, resource.Outcome, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r, w := io.Pipe()
 	out := &writeTimer{w: w, first: make(chan struct{})}
@@ -89,7 +89,7 @@ func (x box) begin(ctx context.Context, argv []string, stdin []byte) (supervise.
 	var err error
 	go func() {
 		defer close(over)
-		_, done, err = x.b.l.g.Exec(life, x.b.l.in.Resource, x.command(argv, x.b.at.Env, stdin), out, io.Discard)
+		_, done, err = x.b.l.g.Exec(life, x.b.l.intent.Resource, x.command(argv, x.b.guest.Env, stdin), out, io.Discard)
 		if done == resource.Done {
 			close(exited)
 		}
@@ -109,8 +109,8 @@ func (x box) begin(ctx context.Context, argv []string, stdin []byte) (supervise.
 }
 
 // standby starts a supervisor that stands by, unless one does, and returns what it tells of the environment.
-func (x box) standby(ctx context.Context) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, x.b.at.Patience)
+func (x gatewayBackend) standby(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, x.b.guest.Patience)
 	defer cancel()
 	p, _, err := x.begin(ctx, guest.Standby(policy.Ops+"/"+guest.StandbyName), nil)
 	if err != nil {
@@ -127,7 +127,7 @@ func (x box) standby(ctx context.Context) ([]string, error) {
 
 // startNextStandby starts the next supervisor that stands by, after one was taken. Nobody waits for it: without it one is started when it
 // is needed. Where it comes late, the sandbox may be gone, and it with that.
-func (x box) startNextStandby(ctx context.Context) {
+func (x gatewayBackend) startNextStandby(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	go func() { _, _ = x.standby(ctx) }()
 }
@@ -146,13 +146,13 @@ func (s *writeTimer) Write(b []byte) (int, error) {
 
 // upload puts a supervisor's input into the sandbox's memory, in parts that fit into requests, and is the command line of the
 // supervisor that takes it up there.
-func (x box) upload(ctx context.Context, argv []string, spec []byte) ([]string, error) {
+func (x gatewayBackend) upload(ctx context.Context, argv []string, spec []byte) ([]string, error) {
 	dir := argv[len(argv)-1] // of the operation
 	var parts []string
 	for at := 0; at < len(spec); at += largest {
 		part := spec[at:min(len(spec), at+largest)]
 		name := path.Join(memoryDir, "input", path.Base(dir), strconv.Itoa(len(parts)))
-		if _, _, err := x.b.at.RunOwn(ctx, guest.PutFile(name, 0o600, len(part)), part); err != nil {
+		if _, _, err := x.b.guest.RunOwn(ctx, guest.PutFile(name, 0o600, len(part)), part); err != nil {
 			return nil, fmt.Errorf("put the input of the command into the sandbox: %w", err)
 		}
 		parts = append(parts, name)
@@ -161,7 +161,7 @@ func (x box) upload(ctx context.Context, argv []string, spec []byte) ([]string, 
 }
 
 // Explain makes SessionLost of a command's error where the sandbox is gone, or is of no use any more.
-func (x box) Explain(ctx context.Context, err error) error {
+func (x gatewayBackend) Explain(ctx context.Context, err error) error {
 	if _, why := x.b.find(ctx); failure.Is(why, failure.SessionLost) {
 		return why
 	}
@@ -169,14 +169,14 @@ func (x box) Explain(ctx context.Context, err error) error {
 }
 
 // End deletes the sandbox. Nothing of it runs once neither the gateway nor the engine has it.
-func (x box) End(ctx context.Context) supervise.FenceResult {
-	x.b.l.p.environments.Delete(x.b.l.in.Resource)
+func (x gatewayBackend) End(ctx context.Context) supervise.FenceResult {
+	x.b.l.p.environments.Delete(x.b.l.intent.Resource)
 	crash.Point("openshell/before-end")
 	r := x.b.l.deleteAndWait(ctx)
 	crash.Point("openshell/after-end")
 	out := supervise.FenceResult{Sure: r.Outcome == resource.Done, How: supervise.HowSandbox, At: x.b.l.p.c.Now().UTC()}
 	if !out.Sure {
-		out.How, out.Later, out.Why = "", true, fmt.Sprintf("the sandbox %s could not be deleted: %v", x.b.l.in.Name, r.Err)
+		out.How, out.Later, out.Why = "", true, fmt.Sprintf("the sandbox %s could not be deleted: %v", x.b.l.intent.Name, r.Err)
 	}
 	return out
 }

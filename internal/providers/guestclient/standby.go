@@ -1,4 +1,4 @@
-package entered
+package guestclient
 
 import (
 	"context"
@@ -10,26 +10,25 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// Standby is where a supervisor stands by in a sandbox, so that a command need not wait for one to start. The zero value is
-// nowhere.
+// Standby is a socket at which a started supervisor waits for an operation. The zero value has none.
 type Standby struct {
-	Socket string // as this host knows it
+	Socket string // this host's path
 	Taken  *TakenSockets
-	// Next starts the next one after one was taken, and does not wait for it; nil where the sandbox sees to that itself.
+	// Next starts another supervisor after one was taken, without waiting for it; nil where the sandbox does that itself.
 	Next func(ctx context.Context)
 }
 
-// TakenSockets are the sockets at which this process took a supervisor last, so that the next should soon stand by.
+// TakenSockets are the sockets whose last connection by this process got a supervisor, so that another should soon follow.
 type TakenSockets struct{ sockets sync.Map }
 
-// nextStandbyTime is how long it is tried again while the next one comes, with pauses of soon. To start one in the other way takes
-// about as long. Whoever sits there instead and is slow to answer is not asked again: time counts, not tries.
+// nextStandbyTime is how long connect retries while the next supervisor starts; starting one with Open takes about as long. It
+// includes the time of an answer, so that a hostile listener that never answers is asked once.
 const (
 	nextStandbyTime = 50 * time.Millisecond
 	retryPause      = 2 * time.Millisecond
 )
 
-// connect makes the supervisor that stands by, if one does, the one of the operation whose directory the sandbox knows as dir.
+// connect takes a waiting supervisor, if there is one, for the operation in dir, a path of the sandbox.
 func (s Standby) connect(ctx context.Context, dir string, env []string) (supervise.Pipe, bool) {
 	if s.Socket == "" {
 		return supervise.Pipe{}, false
