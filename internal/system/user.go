@@ -14,3 +14,11 @@ func UserName() string {
 	}
 	return id
 }
+
+func userHome() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.HomeDir
+}

@@ -151,17 +151,11 @@ func Unwrap(f *File) *os.File {
 }
 
 func (f *File) Read(b []byte) (int, error) {
-	if err := Point("read", f.Name()); err != nil {
-		return 0, err
-	}
-	return f.File.Read(b)
+	return Get("read", f.Name(), func(string) (int, error) { return f.File.Read(b) })
 }
 
 func (f *File) ReadAt(b []byte, at int64) (int, error) {
-	if err := Point("read", f.Name()); err != nil {
-		return 0, err
-	}
-	return f.File.ReadAt(b, at)
+	return Get("read", f.Name(), func(string) (int, error) { return f.File.ReadAt(b, at) })
 }
 
 // Write writes one half where it fails, as a full disk does.
@@ -193,10 +187,7 @@ func (f *File) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ i
 
 // Sync fails after the bytes were written, and perhaps before they are durable.
 func (f *File) Sync() error {
-	if err := Point("sync", f.Name()); err != nil {
-		return err
-	}
-	return f.File.Sync()
+	return Do("sync", f.Name(), f.File.Sync)
 }
 
 // Close closes the file in any case.
@@ -210,24 +201,15 @@ func (f *File) Close() error {
 
 // Stat can fail.
 func (f *File) Stat() (fs.FileInfo, error) {
-	if err := Point("stat", f.Name()); err != nil {
-		return nil, err
-	}
-	return f.File.Stat()
+	return Get("stat", f.Name(), func(string) (fs.FileInfo, error) { return f.File.Stat() })
 }
 
 // Truncate can fail.
 func (f *File) Truncate(size int64) error {
-	if err := Point("truncate", f.Name()); err != nil {
-		return err
-	}
-	return f.File.Truncate(size)
+	return Do("truncate", f.Name(), func() error { return f.File.Truncate(size) })
 }
 
 // Readdirnames can fail.
 func (f *File) Readdirnames(n int) ([]string, error) {
-	if err := Point("readdir", f.Name()); err != nil {
-		return nil, err
-	}
-	return f.File.Readdirnames(n)
+	return Get("readdir", f.Name(), func(string) ([]string, error) { return f.File.Readdirnames(n) })
 }

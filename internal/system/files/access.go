@@ -30,11 +30,20 @@ func Inode(info fs.FileInfo) uint64 {
 
 // Writable says whether this process may make names in dir: nil, or why not. It also finds read-only file systems.
 func Writable(dir string) error {
-	if err := fault.Point("access", dir); err != nil {
+	return access("write to", dir, func() error { return unix.Access(dir, unix.W_OK|unix.X_OK) })
+}
+
+// CheckConnectable says whether this process may connect to the unix socket at path: nil, or why not. Nothing is connected.
+func CheckConnectable(path string) error {
+	return access("connect to", path, func() error { return unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS) })
+}
+
+func access(op, path string, ask func() error) error {
+	if err := fault.Point("access", path); err != nil {
 		return err
 	}
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return &fs.PathError{Op: "write to", Path: dir, Err: err}
+	if err := ask(); err != nil {
+		return &fs.PathError{Op: op, Path: path, Err: err}
 	}
 	return nil
 }
@@ -43,10 +52,7 @@ func Writable(dir string) error {
 func MakePrivate(dir string) error { return chmod(dir, DirMode) }
 
 func chmod(path string, mode fs.FileMode) error {
-	if err := fault.Point("chmod", path); err != nil {
-		return err
-	}
-	return os.Chmod(path, mode)
+	return fault.Do("chmod", path, func() error { return os.Chmod(path, mode) })
 }
 
 // NoSpace says whether err comes from a full disk or an exhausted quota.
@@ -96,4 +102,9 @@ func Overwrite(path string, data []byte) error {
 		return err
 	}
 	return Datasync(f)
+}
+
+// Readlink is what the symbolic link at path says.
+func Readlink(path string) (string, error) {
+	return fault.Get("readlink", path, os.Readlink)
 }

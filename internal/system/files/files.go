@@ -58,10 +58,7 @@ func isDir(path string) (bool, error) {
 
 // Mkdir makes one directory; it fails with fs.ErrExist where there is one.
 func Mkdir(dir string) error {
-	if err := fault.Point("mkdir", dir); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, DirMode); err != nil {
+	if err := fault.Do("mkdir", dir, func() error { return os.Mkdir(dir, DirMode) }); err != nil {
 		return err
 	}
 	return SyncDir(filepath.Dir(dir))
@@ -79,10 +76,7 @@ func SyncDir(dir string) error {
 
 // Read is the whole file.
 func Read(path string) ([]byte, error) {
-	if err := fault.Point("read", path); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
+	return fault.Get("read", path, os.ReadFile)
 }
 
 // ReadJSON decodes a file; a missing one is fs.ErrNotExist.
@@ -99,7 +93,7 @@ func ReadJSON(path string, into any) error {
 
 // Write replaces a file atomically: temporary file, fsync, rename, fsync of the directory. A full disk leaves the old one.
 func Write(path string, data []byte) error {
-	return write(path, data, func(tmp string) error { return rename(tmp, path) })
+	return write(path, data, true, func(tmp string) error { return rename(tmp, path) })
 }
 
 // WriteJSON is Write of v, indented for people who look.
@@ -114,26 +108,12 @@ func WriteJSON(path string, v any) error {
 // WriteVolatile replaces a file atomically, and is in no hurry to make it durable: after a power failure it may be the old one,
 // empty or torn. It is for what can be made again and tells by itself whether it is whole.
 func WriteVolatile(path string, data []byte) error {
-	f, err := createTemp(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return write(path, data, false, func(tmp string) error { return rename(tmp, path) })
 }
 
 // Create makes a file that must not be there yet, whole or not at all; it fails with fs.ErrExist where there is one.
 func Create(path string, data []byte) error {
-	return write(path, data, func(tmp string) error {
+	return write(path, data, true, func(tmp string) error {
 		defer func() { _ = os.Remove(tmp) }()
 		return link(tmp, path)
 	})
@@ -147,41 +127,33 @@ func createTemp(dir string) (*File, error) {
 }
 
 func rename(from, to string) error {
-	if err := fault.Point("rename", to); err != nil {
-		return err
-	}
-	return os.Rename(from, to)
+	return fault.Do("rename", to, func() error { return os.Rename(from, to) })
 }
 
 func link(from, to string) error {
-	if err := fault.Point("link", to); err != nil {
-		return err
-	}
-	return os.Link(from, to)
+	return fault.Do("link", to, func() error { return os.Link(from, to) })
 }
 
-func write(path string, data []byte, publish func(tmp string) error) (err error) {
+func write(path string, data []byte, durable bool, publish func(tmp string) error) error {
 	dir := filepath.Dir(path)
 	f, err := createTemp(dir)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
+	_, err = f.Write(data)
+	if err == nil && durable {
+		err = f.Sync()
 	}
-	if err = f.Sync(); err != nil {
-		return err
+	if e := f.Close(); err == nil {
+		err = e
 	}
-	if err = f.Close(); err != nil {
-		return err
+	if err == nil {
+		err = publish(f.Name())
 	}
-	if err = publish(f.Name()); err != nil {
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	if err != nil || !durable {
 		return err
 	}
 	return SyncDir(dir)
@@ -195,10 +167,7 @@ func Names(dir string) ([]string, error) { return names(dir, false) }
 func TemporaryFiles(dir string) ([]string, error) { return names(dir, true) }
 
 func names(dir string, temporary bool) ([]string, error) {
-	if err := fault.Point("readdir", dir); err != nil {
-		return nil, err
-	}
-	es, err := os.ReadDir(dir)
+	es, err := fault.Get("readdir", dir, os.ReadDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -217,18 +186,12 @@ func names(dir string, temporary bool) ([]string, error) {
 
 // Stat follows links: it is for trusted paths.
 func Stat(path string) (fs.FileInfo, error) {
-	if err := fault.Point("stat", path); err != nil {
-		return nil, err
-	}
-	return os.Stat(path)
+	return fault.Get("stat", path, os.Stat)
 }
 
 // Lstat does not follow a link.
 func Lstat(path string) (fs.FileInfo, error) {
-	if err := fault.Point("stat", path); err != nil {
-		return nil, err
-	}
-	return os.Lstat(path)
+	return fault.Get("stat", path, os.Lstat)
 }
 
 // Exists says whether something may be at path: where a failure keeps that from being known it does, so that nobody takes what
@@ -240,10 +203,7 @@ func Exists(path string) bool {
 
 // Remove removes a file or an empty directory; a missing one is no error. The removal is durable.
 func Remove(path string) error {
-	if err := fault.Point("remove", path); err != nil {
-		return err
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := fault.Do("remove", path, func() error { return os.Remove(path) }); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := SyncDir(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
@@ -254,10 +214,7 @@ func Remove(path string) error {
 
 // RemoveAll removes a tree that only laufwerk wrote. It must never be used on a tree that an agent could write: see safefs.
 func RemoveAll(path string) error {
-	if err := fault.Point("remove", path); err != nil {
-		return err
-	}
-	return os.RemoveAll(path)
+	return fault.Do("remove", path, func() error { return os.RemoveAll(path) })
 }
 
 // Rename renames within one file system, durably.

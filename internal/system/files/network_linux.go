@@ -1,22 +1,13 @@
 package files
 
-import (
-	"io/fs"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/laufwerk/laufwerk/internal/system/fault"
-)
+import "golang.org/x/sys/unix"
 
 // Network is the name of the network file system that path is on, "" for a local one. Locks between machines, and renames
 // that are seen at once, cannot be counted on there.
 func Network(path string) (string, error) {
-	if err := fault.Point("statfs", path); err != nil {
+	st, err := Statfs(path)
+	if err != nil {
 		return "", err
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
-		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	switch uint32(st.Type) {
 	case unix.NFS_SUPER_MAGIC:

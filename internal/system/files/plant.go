@@ -13,19 +13,14 @@ import (
 func Stage(dir, name string) (string, error) { return mkdirTemp(dir, name+"-*") }
 
 func mkdirTemp(dir, pattern string) (string, error) {
-	if err := fault.Point("mkdir", dir); err != nil {
-		return "", err
-	}
-	return os.MkdirTemp(dir, pattern)
+	return fault.Get("mkdir", dir, func(string) (string, error) { return os.MkdirTemp(dir, pattern) })
 }
 
 // CreateUserFile makes a new file in a directory of the user, with missing parents. The modes are those of any file that the user
 // makes: the umask decides. It fails with fs.ErrExist where something has the name, be it a link that leads nowhere.
 func CreateUserFile(path string, data []byte) error {
-	if err := fault.Point("mkdir", filepath.Dir(path)); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+	dir := filepath.Dir(path)
+	if err := fault.Do("mkdir", dir, func() error { return os.MkdirAll(dir, 0o777) }); err != nil {
 		return err
 	}
 	f, err := openFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -43,7 +38,7 @@ func CreateUserFile(path string, data []byte) error {
 		_ = os.Remove(path)
 		return err
 	}
-	return SyncDir(filepath.Dir(path))
+	return SyncDir(dir)
 }
 
 // Publish gives a file of the same file system its place, durably. It fails with fs.ErrExist where something has the name.

@@ -18,12 +18,17 @@ type FreeSpace struct {
 
 // Space is the room on the file system of path.
 func Space(path string) (FreeSpace, error) {
+	st, err := Statfs(path)
+	return FreeSpace{Bytes: uint64(st.Bavail) * uint64(st.Bsize), Inodes: uint64(st.Ffree), AllInodes: uint64(st.Files)}, err
+}
+
+// Statfs is what the system says of the file system that path is on.
+func Statfs(path string) (st unix.Statfs_t, err error) {
 	if err := fault.Point("statfs", path); err != nil {
-		return FreeSpace{}, err
+		return st, err
 	}
-	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return FreeSpace{}, &fs.PathError{Op: "statfs", Path: path, Err: err}
+		return unix.Statfs_t{}, &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	return FreeSpace{Bytes: uint64(st.Bavail) * uint64(st.Bsize), Inodes: uint64(st.Ffree), AllInodes: uint64(st.Files)}, nil
+	return st, nil
 }

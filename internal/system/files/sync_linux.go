@@ -1,6 +1,8 @@
 package files
 
 import (
+	"os"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/laufwerk/laufwerk/internal/system/fault"
@@ -16,4 +18,14 @@ func Datasync(f *File) error {
 			return err
 		}
 	}
+}
+
+// SyncAll makes everything durable that was written to the file system of dir: for trees that other programs wrote.
+func SyncAll(dir string) error {
+	d, err := fault.Get("sync", dir, os.Open)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,10 +50,7 @@ func CgroupPath(name string) (dir, why string) {
 // MakeCgroup makes the control group that CgroupPath named, or takes one that an earlier holder left empty.
 func MakeCgroup(dir string) (*Cgroup, error) {
 	c := &Cgroup{dir: dir}
-	if err := fault.Point("mkdir", dir); err != nil {
-		return nil, err
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := fault.Do("mkdir", dir, func() error { return os.Mkdir(dir, 0o755) }); err != nil {
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
@@ -67,12 +65,9 @@ func MakeCgroup(dir string) (*Cgroup, error) {
 
 // OpenCgroup takes a recorded directory; fs.ErrNotExist where it is gone. A directory that is no control group is refused.
 func OpenCgroup(dir string) (*Cgroup, error) {
-	if err := fault.Point("statfs", dir); err != nil {
+	st, err := files.Statfs(dir)
+	if err != nil {
 		return nil, err
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return nil, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	if st.Type != unix.CGROUP2_SUPER_MAGIC {
 		return nil, fmt.Errorf("%s is no control group", dir)
@@ -198,7 +193,7 @@ func pidsIn(dir string) ([]int, error) {
 		return nil, nil
 	}
 	var out []int
-	for _, w := range strings.Fields(string(b)) {
+	for w := range strings.FieldsSeq(string(b)) {
 		if pid, err := strconv.Atoi(w); err == nil && pid > 0 {
 			out = append(out, pid)
 		}
@@ -236,12 +231,10 @@ func ownCgroup() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, pid := range pids {
-		if pid == os.Getpid() {
-			return dir, nil
-		}
+	if !slices.Contains(pids, os.Getpid()) {
+		return "", fmt.Errorf("%s does not list this process", dir)
 	}
-	return "", fmt.Errorf("%s does not list this process", dir)
+	return dir, nil
 }
 
 // cgroupOf is the cgroup v2 path of a process, as /proc/PID/cgroup has it: the line of hierarchy 0.

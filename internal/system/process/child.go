@@ -51,10 +51,7 @@ func StartChild(argv, env []string) (*Child, error) {
 	if c.Stdout, err = cmd.StdoutPipe(); err != nil {
 		return nil, err
 	}
-	if err := fault.Point("exec", argv[0]); err != nil {
-		return nil, err
-	}
-	if err := startUnprivileged(cmd); err != nil {
+	if err := fault.Do("exec", argv[0], func() error { return startUnprivileged(cmd) }); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -81,10 +81,7 @@ func detach(path string, argv, env []string, log string) (*DetachedProcess, *os.
 }
 
 func startProcess(path string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
-	if err := fault.Point("exec", path); err != nil {
-		return nil, err
-	}
-	return os.StartProcess(path, argv, attr)
+	return fault.Get("exec", path, func(string) (*os.Process, error) { return os.StartProcess(path, argv, attr) })
 }
 
 func pipe() (r, w *os.File, err error) {

@@ -112,24 +112,15 @@ func SignalInSandbox(id Identity, sig syscall.Signal) error {
 }
 
 func pidfd(pid int) (int, error) {
-	if err := fault.Point("pidfd", ""); err != nil {
-		return -1, err
-	}
-	return unix.PidfdOpen(pid, 0)
+	return fault.Get("pidfd", "", func(string) (int, error) { return unix.PidfdOpen(pid, 0) })
 }
 
 func pidfdSignal(fd int, sig syscall.Signal) error {
-	if err := fault.Point("signal", ""); err != nil {
-		return err
-	}
-	return unix.PidfdSendSignal(fd, sig, nil, 0)
+	return fault.Do("signal", "", func() error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
 }
 
 func kill(pid int, sig syscall.Signal) error {
-	if err := fault.Point("signal", ""); err != nil {
-		return err
-	}
-	return unix.Kill(pid, sig)
+	return fault.Do("signal", "", func() error { return unix.Kill(pid, sig) })
 }
 
 func asGone(err error) error {

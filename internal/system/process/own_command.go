@@ -30,10 +30,7 @@ func StartOwn(ctx context.Context, c OwnCommand) (*RunningCommand, error) {
 	r := &RunningCommand{cmd: exec.CommandContext(ctx, c.Path, c.Args...)} //nolint:gosec // our own binary
 	r.cmd.Args[0] = "laufwerk"
 	r.cmd.Env, r.cmd.Dir, r.cmd.Stdout, r.cmd.Stderr = c.Env, c.Dir, &r.out, c.Stderr
-	if err := fault.Point("exec", c.Path); err != nil {
-		return r, err
-	}
-	return r, r.cmd.Start()
+	return r, fault.Do("exec", c.Path, r.cmd.Start)
 }
 
 // PID is the process's id.

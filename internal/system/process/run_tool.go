@@ -60,10 +60,7 @@ func RunTool(ctx context.Context, t Tool, read func(io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	if err := fault.Point("exec", path); err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
+	if err := fault.Do("exec", path, cmd.Start); err != nil {
 		return err
 	}
 	readErr := read(out)

@@ -91,10 +91,7 @@ func BecomeOwner() (<-chan syscall.Signal, error) {
 	if err := CloseInherited(); err != nil {
 		return nil, err
 	}
-	if err := fault.Point("chdir", "/"); err != nil {
-		return nil, err
-	}
-	if err := os.Chdir("/"); err != nil {
+	if err := fault.Do("chdir", "/", func() error { return os.Chdir("/") }); err != nil {
 		return nil, err
 	}
 	if err := BecomeSubreaper(); err != nil {

@@ -15,10 +15,7 @@ import (
 
 // BecomeSubreaper makes this process the new parent of every descendant whose own parent ends.
 func BecomeSubreaper() error {
-	if err := fault.Point("prctl", ""); err != nil {
-		return err
-	}
-	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	return fault.Do("prctl", "", func() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) })
 }
 
 // Reap collects the children that have ended. None says that there is no child left at all, living or ended; for a
@@ -63,7 +60,7 @@ func Children() []int {
 		if err != nil {
 			continue
 		}
-		for _, w := range strings.Fields(string(b)) {
+		for w := range strings.FieldsSeq(string(b)) {
 			if pid, err := strconv.Atoi(w); err == nil {
 				out = append(out, pid)
 			}
@@ -106,17 +103,25 @@ func Descendants(pid int) []Identity {
 	return out
 }
 
+// visible are the processes that can be seen, in no order.
+func visible() ([]int, error) {
+	names, err := files.Names("/proc")
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
 func allStats() map[int]stat {
-	es, err := files.Names("/proc")
+	pids, err := visible()
 	if err != nil {
 		return nil
 	}
 	out := map[int]stat{}
-	for _, e := range es {
-		pid, err := strconv.Atoi(e)
-		if err != nil {
-			continue
-		}
+	for _, pid := range pids {
 		if st, err := readStat(pid); err == nil {
 			out[pid] = st
 		}

@@ -144,10 +144,7 @@ func (f *FS) Read(path string, limit int64) (content []byte, kind Kind, reason s
 }
 
 func (f *FS) stat(rel string) (fs.FileInfo, error) {
-	if err := fault.Point("stat", rel); err != nil {
-		return nil, err
-	}
-	return f.root.Stat(rel)
+	return fault.Get("stat", rel, f.root.Stat)
 }
 
 func (f *FS) open(real string) (*fault.File, error) {

@@ -3,10 +3,15 @@ package process
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 
 	"github.com/laufwerk/laufwerk/internal/system/files"
 )
@@ -40,14 +45,13 @@ type Mark struct {
 // AllMarks are all living processes, other than this one, that have the variable name. As with Marked, what is not found proves
 // nothing.
 func AllMarks(name string) ([]Mark, error) {
-	es, err := files.Names("/proc")
+	pids, err := visible()
 	if err != nil {
 		return nil, err
 	}
 	var out []Mark
-	for _, e := range es {
-		pid, err := strconv.Atoi(e)
-		if err != nil || pid == os.Getpid() {
+	for _, pid := range pids {
+		if pid == os.Getpid() {
 			continue
 		}
 		if _, ok := variable(pid, name); !ok {
@@ -74,10 +78,63 @@ func variable(pid int, name string) (string, bool) {
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
 		return "", false
 	}
-	for _, kv := range bytes.Split(b, []byte{0}) {
+	for kv := range bytes.SplitSeq(b, []byte{0}) {
 		if k, v, ok := bytes.Cut(kv, []byte("=")); ok && string(k) == name {
 			return string(v), true
 		}
 	}
 	return "", false
+}
+
+// Executing are the processes, as far as they can be seen, whose program lies below dir (absolute, links resolved).
+func Executing(dir string) []int {
+	pids, err := visible()
+	if err != nil {
+		return nil
+	}
+	below := strings.TrimSuffix(dir, "/") + "/"
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		program, err := files.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		return err != nil || !strings.HasPrefix(program, below)
+	})
+}
+
+// Arguments are those that a process was started with, its name first; nil where they cannot be read. A process can write
+// over its own: they tell who something is that has no reason to lie.
+func Arguments(pid int) []string {
+	b, err := files.Read(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(b) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+}
+
+// KillStopped kills the processes of a control group whose path has name in it that are stopped or traced and that were started
+// as one of programs, and says how many it killed. Those that may not be signalled are left.
+func KillStopped(name string, programs ...string) (killed int) {
+	pids, err := visible()
+	if err != nil {
+		return 0
+	}
+	for _, pid := range pids {
+		id, err := IdentityOf(pid)
+		if err != nil {
+			continue
+		}
+		if st, err := readStat(pid); err != nil || st.state != 'T' && st.state != 't' {
+			continue
+		}
+		groups, err := files.Read(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if err != nil || !bytes.Contains(groups, []byte(name)) {
+			continue
+		}
+		args := Arguments(pid)
+		if len(args) == 0 || !slices.Contains(programs, filepath.Base(strings.TrimSpace(args[0]))) {
+			continue
+		}
+		if Signal(id, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	return killed
 }

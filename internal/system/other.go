@@ -3,7 +3,9 @@
 package system
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -15,3 +17,9 @@ func Ancestry(variable string) (chain []string, carries bool) {
 
 // Terminal is not known here.
 func Terminal() string { return "" }
+
+// Landlock is Linux's alone.
+func Landlock() (version int, err error) { return 0, errors.ErrUnsupported }
+
+// DiscardTypeahead is not to be had here.
+func DiscardTypeahead(io.Reader) {}

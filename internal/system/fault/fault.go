@@ -10,3 +10,19 @@
 // A site is what is done and the way to it through the code above internal/system, nearest first:
 // `write journal/log.go:251 workflow/operation.go:88`.
 package fault
+
+// Do is a call of op on path: it is made, or fails.
+func Do(op, path string, call func() error) error {
+	if err := Point(op, path); err != nil {
+		return err
+	}
+	return call()
+}
+
+// Get is Do of a call that answers something about path.
+func Get[T any](op, path string, call func(path string) (T, error)) (v T, err error) {
+	if err := Point(op, path); err != nil {
+		return v, err
+	}
+	return call(path)
+}
