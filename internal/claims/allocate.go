@@ -243,8 +243,7 @@ func lostError(c Claim) error {
 
 func unknownOutcomeError(c Claim, err error) error {
 	hint := resumeHint(c)
-	var cause *failure.Error
-	if errors.As(err, &cause) && cause.Hint != "" { // what is not seen now may never be
+	if cause, ok := errors.AsType[*failure.Error](err); ok && cause.Hint != "" { // what is not seen now may never be
 		hint += "\n" + cause.Hint
 	}
 	e := failure.New(failure.OutcomeUnknown, "it is not known whether the %s was made", c.name()).

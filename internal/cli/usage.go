@@ -93,8 +93,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	if errors.Is(err, pflag.ErrHelp) || failure.As(err) != nil {
 		return err
 	}
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
 		return usageError(cmd, "%s: %s", cmd.CommandPath(), err)
 	}
 	if short := unknown.GetSpecifiedShortnames(); short != "" {

@@ -219,8 +219,7 @@ func (e *Error) WithField(name string, value any) *Error {
 
 // As finds the failure nearest the top of err's chain, nil where there is none.
 func As(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return nil

@@ -98,8 +98,7 @@ func inDate(c *x509.Certificate) error {
 	alone := x509.NewCertPool()
 	alone.AddCert(c)
 	_, err := c.Verify(x509.VerifyOptions{Roots: alone, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-	var invalid x509.CertificateInvalidError
-	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		return err
 	}
 	return nil

@@ -166,8 +166,7 @@ func (i *isolate) step(call func() error) *protocol.Error {
 	}
 	if i.watch.End() {
 		e := &protocol.Error{Class: "LimitExceeded", Code: string(failure.LimitExceeded), Message: fmt.Sprintf("it computed for more than %s without an answer to wait for", i.limits.Step())}
-		var js *quickjs.Error
-		if errors.As(err, &js) {
+		if js, ok := errors.AsType[*quickjs.Error](err); ok {
 			e.Frames = i.frames.frames(js.Stack)
 		}
 		return e
@@ -175,8 +174,8 @@ func (i *isolate) step(call func() error) *protocol.Error {
 	if err == nil {
 		return nil
 	}
-	var js *quickjs.Error
-	if !errors.As(err, &js) {
+	js, ok := errors.AsType[*quickjs.Error](err)
+	if !ok {
 		return &protocol.Error{Class: "Error", Code: string(failure.Internal), Message: err.Error()}
 	}
 	message := js.Name

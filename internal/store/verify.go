@@ -77,8 +77,8 @@ func (s *Store) verify() error {
 	}
 	w := walker{r: f, high: newest.high, used: make([]bool, newest.high)}
 	if err := w.database(newest); err != nil {
-		var damage *damageError
-		if !errors.As(err, &damage) {
+		_, ok := errors.AsType[*damageError](err)
+		if !ok {
 			return homeError(path, err)
 		}
 		return s.invalidError("it is damaged: %v", err)

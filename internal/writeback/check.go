@@ -330,8 +330,7 @@ func (c *checker) describeSideEffects(ch *pathChange) string {
 
 // rootCause is what went wrong without the operation and the path, which the finding names already.
 func rootCause(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err

@@ -88,12 +88,10 @@ func readFile(env *system.Env) (*file, error) {
 
 // reason says where a mistake in TOML is, and leaves out the path, which the message names already.
 func reason(err error, text []byte) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
 	}
-	var t *toml.DecodeError
-	if errors.As(err, &t) {
+	if t, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := t.Position()
 		return fmt.Sprintf("%s: %v", position{line: line, column: column}, t)
 	}

@@ -146,8 +146,7 @@ func (b *sandbox) verifyOnce(ctx context.Context, got *wire.Sandbox) error {
 		return nil
 	}
 	err := p.verifySandbox(ctx, b.l.g, b.l.e, b.l.intent, b.l.s, got)
-	var unfit *unusableError
-	if errors.As(err, &unfit) {
+	if unfit, ok := errors.AsType[*unusableError](err); ok {
 		return lostError(b.l.intent, "%v", unfit.error)
 	}
 	return err

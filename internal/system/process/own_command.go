@@ -42,8 +42,7 @@ func (r *RunningCommand) Kill() error { return r.cmd.Process.Kill() }
 // Wait is its exit code and what it wrote to stdout; -1 where a signal ended it.
 func (r *RunningCommand) Wait() (int, []byte, error) {
 	err := r.cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), r.out.Bytes(), nil
 	}
 	return 0, r.out.Bytes(), err

@@ -71,8 +71,7 @@ func RunTool(ctx context.Context, t Tool, read func(io.Reader) error) error {
 	if readErr != nil {
 		return readErr
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && ctx.Err() == nil {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && ctx.Err() == nil {
 		return &ToolError{Command: strings.Join(append([]string{t.Name}, t.Args...), " "), Code: exit.ExitCode(), Stderr: stderr.String()}
 	}
 	if ctx.Err() != nil {

@@ -176,8 +176,7 @@ func pathError(op, rel string, err error) error {
 	case errors.Is(err, unix.ENOTDIR):
 		err = ErrNotDir
 	}
-	var already *fs.PathError
-	if errors.As(err, &already) {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return err
 	}
 	return &fs.PathError{Op: op, Path: rel, Err: err}
