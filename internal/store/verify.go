@@ -77,8 +77,7 @@ func (s *Store) verify() error {
 	}
 	w := walker{r: f, high: newest.high, used: make([]bool, newest.high)}
 	if err := w.database(newest); err != nil {
-		_, ok := errors.AsType[*damageError](err)
-		if !ok {
+		if _, ok := errors.AsType[*damageError](err); !ok {
 			return homeError(path, err)
 		}
 		return s.invalidError("it is damaged: %v", err)
