@@ -3,6 +3,7 @@
 package claims
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -64,3 +65,96 @@ type Claim struct {
 
 // Outstanding says whether the claim still stands for something that may exist: it blocks prune and admission.
 func (c Claim) Outstanding() bool { return c.State != Released && c.State != Abandoned }
+
+// Event is what was learned about a resource, or asked of it.
+type Event string
+
+// The events.
+const (
+	Created        Event = "exists"   // it was created, or seen, and its id is known
+	Rejected       Event = "rejected" // it certainly was not created, and will not be
+	OutcomeLost    Event = "lost"     // creating ended without an answer
+	Retried        Event = "retry"    // an earlier attempt certainly came to nothing, another is about to be made
+	DeleteIntended Event = "ask"      // its end is about to be asked for
+	Absent         Event = "absent"   // its absence was observed
+	ListedOnly     Event = "listed"   // nothing of it can run, but the other side still lists it
+	Inconclusive   Event = "unseen"   // a look or an attempt that proved nothing
+	Abandon        Event = "abandon"  // a person gives it up
+	Reissued       Event = "anew"     // its operation, of which nothing ever came, is made again
+)
+
+// table holds every legal transition. What it does not hold is illegal; the reasons that are not obvious:
+//   - intent and unknown × absent: one "not found" after an unknown create is not absence; the provider resolves it.
+//   - intent and unknown × ask: what is not known cannot be deleted by its id; it is settled first.
+//   - allocated × abandon: clean-up comes first, it may still prove something.
+//   - released × exists: a late arrival. The intent was given up, the resource came nevertheless: it is deleted again.
+//   - released × anew: only where nothing was ever made (see neverMade). An interrupted operation asks again when it goes on.
+//   - abandoned × anything: a person has taken it over.
+func table() map[State]map[Event]State {
+	return map[State]map[Event]State{
+		Intent:    {Created: Allocated, Rejected: Released, OutcomeLost: Unknown, Retried: Intent, Inconclusive: Intent, Abandon: Abandoned},
+		Unknown:   {Created: Allocated, Rejected: Released, OutcomeLost: Unknown, Retried: Intent, Inconclusive: Unknown, Abandon: Abandoned},
+		Allocated: {Created: Allocated, DeleteIntended: Deleting, Absent: Released, ListedOnly: Residue, Inconclusive: Allocated},
+		Deleting:  {Created: Deleting, DeleteIntended: Deleting, Absent: Released, ListedOnly: Residue, Inconclusive: Deleting, Abandon: Abandoned},
+		Residue:   {Created: Deleting, DeleteIntended: Deleting, Absent: Released, ListedOnly: Residue, Inconclusive: Residue, Abandon: Abandoned},
+		Released:  {Created: Deleting, Absent: Released, Reissued: Intent},
+		Abandoned: {},
+	}
+}
+
+// Next is the state that follows; false where the event is illegal.
+func Next(s State, e Event) (State, bool) {
+	next, ok := table()[s][e]
+	return next, ok
+}
+
+// Matches says whether something that was found is this claim's resource, judged by its labels alone. Labels are inherited by
+// copies of images and homes, so every one of them must fit, and the thing must have been made after the intent. Engines that
+// report whole seconds are met half-way. Where the recorded id is known, that id decides instead: see Sighted.
+func (c Claim) Matches(name, owner, claimLabel, image string, created time.Time) bool {
+	return name != "" && name == c.Intent.Name &&
+		owner != "" && owner == c.Intent.Owner &&
+		claimLabel == c.ID && image == c.Image &&
+		!created.Before(c.IntentAt.Truncate(time.Second))
+}
+
+// Identification is what a found resource is to this store.
+type Identification struct {
+	Found resource.Summary
+	Claim Claim // the zero value for a stranger's
+	Late  bool  // its claim was released: it arrived late, and Arrived takes it up again
+}
+
+// HasClaim says whether it is ours. Everything else is left alone.
+func (s Identification) HasClaim() bool { return s.Claim.ID != "" }
+
+// Identify tells whose the listed resources are. It reads the claims now, after the resources were listed: the other way
+// round, a resource whose claim was written in between would look like nobody's.
+func (d *Driver) Identify(ctx context.Context, found []resource.Summary) ([]Identification, error) {
+	list, err := d.List(ctx, Filter{})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Identification, 0, len(found))
+	for _, f := range found {
+		s := Identification{Found: f}
+		for _, c := range list {
+			if c.State == Abandoned {
+				continue
+			}
+			sameID := c.Intent.Resource != "" && c.Intent.Resource == f.Resource
+			byLabels := (c.Intent.Resource == "" || !c.Outstanding()) && c.Matches(f.Name, f.Owner, f.Claim, f.Image, f.Created)
+			if sameID || byLabels {
+				s.Claim, s.Late = c, !c.Outstanding()
+				break
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Readopt takes a released claim up again because its resource was seen after all. The claim is then deleting: Release ends it.
+func (d *Driver) Readopt(ctx context.Context, claim, found string, evidence ...resource.Evidence) (Claim, error) {
+	return d.advance(ctx, Claim{ID: claim}, Created, d.withEvidence("arrived late", found, evidence...))
+}

@@ -7,11 +7,13 @@ import (
 	"context"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
+	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/system"
 )
@@ -96,4 +98,23 @@ func (d *Deps) bind(root *cobra.Command) {
 	f.BoolVar(&d.Flags.NoInput, "no-input", false, "never ask on the terminal")
 	f.StringVar(&d.Flags.Project, "project", "", "the project's `DIR` (default: the nearest project from the working directory upwards)")
 	f.StringArrayVar(&d.Flags.Set, "set", nil, "change the setting `NAME=VALUE` for this command; laufwerk help environment lists the names")
+}
+
+// Interruptible is ctx that also ends with SIGINT, SIGTERM or SIGHUP; its cause is then a failure of the signal's kind. A
+// second signal ends the process at once. stop must be called.
+func (d *Deps) Interruptible(ctx context.Context) (interruptible context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		for sig := range system.Signals(ctx) {
+			kind := failure.Interrupted
+			switch sig {
+			case syscall.SIGTERM:
+				kind = failure.Terminated
+			case syscall.SIGHUP:
+				kind = failure.HungUp
+			}
+			cancel(failure.New(kind, "interrupted")) // and with it the watch over signals
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }

@@ -1,11 +1,15 @@
 package dockerengine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
+	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/api/types/image"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -127,4 +131,113 @@ func (e *Engine) Pull(ctx context.Context, ref string, progress func(line string
 		_ = f.WithHint("docker pull %s", failure.Quote(ref))
 	}
 	return done, failed
+}
+
+// BuildInput is what an image is built from.
+type BuildInput struct {
+	Context  io.Reader // a tar archive with a Dockerfile at its top
+	Tags     []string  // set at the very end, when all else has succeeded
+	Network  string    // of RUN steps: "none", "" for the engine's own
+	NoCache  bool
+	Log      io.Writer         // everything that the builder says; nil for nowhere
+	Progress func(line string) // each line, as it comes; nil for nobody
+}
+
+// Build builds an image with the classic builder, which every engine has and which needs no session. No: the builder stopped
+// and said why; nothing has a tag. Yes: id is the image's.
+func (e *Engine) Build(ctx context.Context, b BuildInput) (string, resource.Outcome, error) {
+	c, cancel := beginCall(ctx, e.limits.bulk)
+	defer cancel()
+	log := b.Log
+	if log == nil {
+		log = io.Discard
+	}
+	crash.Point("dockerengine/before-build")
+	answer, err := e.client.ImageBuild(c.ctx, b.Context, build.ImageBuildOptions{
+		Version: build.BuilderV1, Tags: b.Tags, NetworkMode: b.Network, NoCache: b.NoCache, Remove: true, ForceRemove: true,
+	})
+	if err != nil {
+		done, err := e.endEffect(c, err, "build the image")
+		return "", done, err
+	}
+	defer answer.Body.Close()
+	id, err := readMessages(answer.Body, log, b.Progress)
+	crash.Point("dockerengine/after-build")
+	if err == nil && id == "" {
+		err = errors.New("the builder ended without naming an image")
+	}
+	if err == nil {
+		return id, resource.Done, nil
+	}
+	done, kind := streamOutcome(err), failure.Failed
+	if done == resource.Unknown {
+		kind = failure.OutcomeUnknown
+	}
+	return "", done, e.explain(c, err, kind, "build the image")
+}
+
+// streamError is an error that the engine reports inside a stream: it stopped, and says so.
+type streamError struct{ text string }
+
+func (r *streamError) Error() string { return r.text }
+
+// readMessages reads what an engine streams while it builds or pulls: JSON objects, under HTTP 200 whatever becomes of it. The
+// text of all goes to log; progress, which may be nil, gets each line that says something new. It returns the last image id.
+func readMessages(in io.Reader, log io.Writer, progress func(string)) (id string, err error) {
+	type message struct {
+		Stream, Status, ID, Error string
+		ErrorDetail               struct{ Message string }
+		Aux                       json.RawMessage
+	}
+	say := func(text string) error {
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSpace(line); progress != nil && line != "" {
+				progress(line)
+			}
+		}
+		_, err := io.WriteString(log, text)
+		return err
+	}
+	status := ""
+	d := json.NewDecoder(in)
+	for {
+		var m message
+		if err := d.Decode(&m); errors.Is(err, io.EOF) {
+			return id, nil
+		} else if err != nil {
+			return id, err
+		}
+		if failed := cmp.Or(m.ErrorDetail.Message, m.Error); failed != "" {
+			_, _ = io.WriteString(log, failed+"\n")
+			return id, &streamError{failed}
+		}
+		text := m.Stream
+		if m.Status != "" {
+			text = strings.TrimPrefix(m.ID+": ", ": ") + m.Status + "\n"
+			if text == status { // the bar alone moved
+				continue
+			}
+			status = text
+		}
+		if err := say(text); err != nil {
+			return id, err
+		}
+		var aux struct{ ID string }
+		if len(m.Aux) > 0 && json.Unmarshal(m.Aux, &aux) == nil && aux.ID != "" {
+			id = aux.ID
+		}
+	}
+}
+
+// streamOutcome is the outcome of what came in a stream: with a reported error the engine has stopped.
+func streamOutcome(err error) resource.Outcome {
+	var r *streamError
+	switch {
+	case err == nil:
+		return resource.Done
+	case errors.As(err, &r):
+		return resource.NotDone
+	default:
+		return resource.Unknown
+	}
 }

@@ -8,6 +8,7 @@ package providers
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/checks"
@@ -127,4 +128,18 @@ type Program struct {
 	// what the program is answered about its login does not look like what it has.
 	Placeholders bool
 	Env          []string // in addition to the sandbox's
+}
+
+type progressKey struct{}
+
+// WithProgress is a context in which a provider can report what takes its time, for whoever follows the operation.
+func WithProgress(ctx context.Context, report func(line string)) context.Context {
+	return context.WithValue(ctx, progressKey{}, report)
+}
+
+// Progress reports a line where somebody follows.
+func Progress(ctx context.Context, format string, args ...any) {
+	if report, ok := ctx.Value(progressKey{}).(func(string)); ok {
+		report(fmt.Sprintf(format, args...))
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -344,4 +345,21 @@ func (s *Store) invalidError(why string, args ...any) *failure.Error {
 		s.home.StateFile(), strings.TrimSuffix(fmt.Sprintf(why, args...), ".")).
 		WithHint("laufwerk help recovery\nexport LAUFWERK_HOME=/path/to/another/directory").
 		WithPaths(s.home.StateFile())
+}
+
+// boltDamage is a panic inside bbolt, which is how it answers damage that it did not expect.
+type boltDamage struct{ what any }
+
+func (f *boltDamage) Error() string { return fmt.Sprintf("it is damaged: %v", f.what) }
+
+// guardBolt calls into bbolt. Panics, and reads of the mapped file that the system refuses, become errors.
+func guardBolt(call func() error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if r := recover(); r != nil {
+			err = &boltDamage{what: r}
+		}
+	}()
+	return call()
 }

@@ -17,9 +17,11 @@ package supervise
 
 import (
 	"context"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/sha256hex"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
@@ -116,4 +118,52 @@ type Launcher interface {
 	// Cancel is Fence of an operation that was cancelled. With some providers it ends the whole sandbox, in which nothing can be
 	// started any more.
 	Cancel(ctx context.Context, dir string) FenceResult
+}
+
+// cgroupName is derived from the mark, so that a control group can be found again without any record.
+func cgroupName(mark string) string {
+	session, _ := splitMark(mark)
+	return sessionPrefix(session) + digest(mark)
+}
+
+// sessionPrefix starts the names of all control groups of a session.
+func sessionPrefix(session string) string { return "laufwerk-" + digest(session) + "-" }
+
+func splitMark(mark string) (session, operation string) {
+	if i := strings.LastIndexByte(mark, '/'); i >= 0 {
+		return mark[:i], mark[i+1:]
+	}
+	return mark, ""
+}
+
+func digest(s string) string {
+	return sha256hex.Of(s)[:16]
+}
+
+// environment is env with the mark; of a name that comes twice the last one counts, and where the first one stood.
+func environment(env []string, mark string) []string {
+	at := map[string]int{}
+	var out []string
+	for _, kv := range append(env[:len(env):len(env)], MarkVariable+"="+mark) {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			continue
+		}
+		if i, twice := at[name]; twice {
+			out[i] = kv
+			continue
+		}
+		at[name] = len(out)
+		out = append(out, kv)
+	}
+	return out
+}
+
+func environmentValue(env []string, name string) string {
+	for _, kv := range env {
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			return v
+		}
+	}
+	return ""
 }

@@ -5,8 +5,12 @@ package targets
 import (
 	"encoding/json"
 	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
 
 	"github.com/laufwerk/laufwerk/internal/environment"
+	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/sha256hex"
@@ -78,4 +82,106 @@ func fingerprint(kind, id string, defining json.RawMessage) (string, error) {
 	}
 	b, err := json.Marshal(map[string]any{"kind": kind, "id": id, "options": kept})
 	return sha256hex.Of(b), err
+}
+
+// Definition is a target as its constructor described it: the validated, normalised options. Fingerprint is sha256 over
+// kind, id and the options that define it (not key order, prepared image ids or cache folders).
+type Definition struct {
+	Kind        string          `json:"kind"`
+	ID          string          `json:"id"`
+	Options     json.RawMessage `json:"options"`
+	Fingerprint string          `json:"fingerprint"`
+	Root        string          `json:"-"` // of the project, for options that are paths relative to it; "" where there is none
+}
+
+// NewDefinition describes a target by the normalised form of its options; defining are those of them that make it another target.
+func NewDefinition(kind, id string, normal, defining any) (Definition, error) {
+	options, err := json.Marshal(normal)
+	if err != nil {
+		return Definition{}, err
+	}
+	part, err := json.Marshal(defining)
+	if err != nil {
+		return Definition{}, err
+	}
+	sum, err := fingerprint(kind, id, part)
+	return Definition{Kind: kind, ID: id, Options: options, Fingerprint: sum}, err
+}
+
+// Image is the name of an image or its id, as it was given. Whether there is one is not looked at.
+func Image(path string, raw json.RawMessage) (string, error) {
+	const expected = "an image's name (as in `node:22` or `registry.example/team/image@sha256:…`) or id"
+	s, err := options.String(path, raw, expected)
+	if err != nil {
+		return "", err
+	}
+	if _, err := reference.ParseAnyReference(s); err != nil {
+		return "", options.Invalid(path, "expected %s, got %s (%s)", expected, options.Show(raw), strings.TrimPrefix(err.Error(), "invalid reference format: "))
+	}
+	return s, nil
+}
+
+// Preparation is what has to be prepared for a target whose sessions start from images. It is given to what prepares images,
+// which does not know targets.
+type Preparation struct {
+	Own       bool   // nothing: it has an image of its own
+	Directory string // of the cache, as the target has it
+	Manifest  string // of the image that loadPreparedCodexImage gave; "" is the standard image
+}
+
+// PreparationOf says what has to be prepared for a target, by the normalised form of its options.
+func PreparationOf(normalised json.RawMessage) (Preparation, error) {
+	var c struct {
+		Image     string `json:"image"`
+		Directory string `json:"imageCacheDirectory"`
+		Prepared  struct {
+			Manifest string `json:"manifestPath"`
+		} `json:"prepared"`
+	}
+	err := json.Unmarshal(normalised, &c)
+	return Preparation{Own: c.Image != "", Directory: c.Directory, Manifest: c.Prepared.Manifest}, err
+}
+
+// Missing is one thing that keeps a target of a kind from being used, with the way out that err names.
+func Missing(kind, id string, err error) failure.Condition {
+	c := failure.Condition{ID: kind + "." + id, Message: err.Error()}
+	if f := failure.As(err); f != nil {
+		c.Hint = f.Hint
+	}
+	return c
+}
+
+// NotReady is the failure of an operation whose target lacks what Ready named: the hint is what to type for each, and that
+// the run goes on after it.
+func NotReady(def Definition, missing []failure.Condition) *failure.Error {
+	e := failure.New(failure.NotReady, "the target %q is not ready: %s", def.ID, missing[0].Message)
+	e.Conditions = missing
+	var next []string
+	for _, c := range missing {
+		if c.Hint != "" && !strings.Contains("\n"+strings.Join(next, "\n")+"\n", "\n"+c.Hint+"\n") {
+			next = append(next, c.Hint)
+		}
+	}
+	return e.WithHint("%s", strings.Join(append(next, "laufwerk resume RUN"), "\n"))
+}
+
+// SecretValues are the values of those variables ("NAME=value") whose names say that they are secret.
+func SecretValues(vars []string) []string {
+	var out []string
+	for _, kv := range vars {
+		if name, value, _ := strings.Cut(kv, "="); secretName(name) {
+			out = append(out, value)
+		}
+	}
+	return out
+}
+
+func secretName(name string) bool {
+	name = strings.ToUpper(name)
+	for _, word := range []string{"KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
 }

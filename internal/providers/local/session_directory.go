@@ -144,3 +144,17 @@ func fenceSession(ctx context.Context, l supervise.Launcher, dir string) supervi
 func (p *Provider) evidence(format string, args ...any) []resource.Evidence {
 	return resource.Seen(p.now(), format, args...)
 }
+
+func (s *sandbox) tree() sessiondir.Tree {
+	return sessiondir.Tree{Host: s.spec.Workspace, Seen: s.spec.Workspace}
+}
+
+// ReadFile reads a file of the workspace.
+func (s *sandbox) ReadFile(_ context.Context, name string) ([]byte, error) {
+	return s.tree().ReadFile(name)
+}
+
+// WriteFile puts a file into the workspace.
+func (s *sandbox) WriteFile(_ context.Context, name string, data []byte) error {
+	return s.tree().WriteFile(name, data)
+}
