@@ -22,13 +22,13 @@ type Acceptance struct {
 
 // ReadAcceptance understands OLD=NEW, and refuses what is no legitimate change: OLD has to be what outstanding claims of the
 // filter record, and may not answer any more; NEW has to be what answers now. It changes nothing.
-func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, said string, who journal.Sender) (Acceptance, error) {
+func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, change string, by journal.Sender) (Acceptance, error) {
 	f.Outstanding = true
 	list, err := d.List(ctx, f)
 	if err != nil {
 		return Acceptance{}, err
 	}
-	a := Acceptance{Who: who}
+	a := Acceptance{Who: by}
 	var of Claim
 	var recorded []string
 	for _, c := range list {
@@ -36,7 +36,7 @@ func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, said string, who 
 			continue
 		}
 		recorded = append(recorded, c.Intent.Endpoint)
-		if now, ok := strings.CutPrefix(said, c.Intent.Endpoint+"="); ok && now != "" && now != c.Intent.Endpoint { // identities may have a = in them
+		if now, ok := strings.CutPrefix(change, c.Intent.Endpoint+"="); ok && now != "" && now != c.Intent.Endpoint { // identities may have a = in them
 			a.Old, a.New, of = c.Intent.Endpoint, now, c
 		}
 	}
@@ -46,10 +46,10 @@ func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, said string, who 
 	switch {
 	case len(recorded) == 0:
 		return a, refused(failure.Usage, "nothing that may exist records the identity of an engine or a gateway")
-	case a.Old == "" && !strings.Contains(said, "="):
-		return a, refused(failure.Usage, "%q is not OLD=NEW", said)
+	case a.Old == "" && !strings.Contains(change, "="):
+		return a, refused(failure.Usage, "%q is not OLD=NEW", change)
 	case a.Old == "":
-		return a, refused(failure.Usage, "%q does not begin with an identity that claims record, followed by = and another one; recorded is %s", said, strings.Join(recorded, " and "))
+		return a, refused(failure.Usage, "%q does not begin with an identity that claims record, followed by = and another one; recorded is %s", change, strings.Join(recorded, " and "))
 	}
 	r, _ := d.listingManager(of)
 	if _, err := r.List(ctx, of.Intent); err == nil {

@@ -81,10 +81,10 @@ func (s *Sweep) LateArrivals() []Claim {
 
 // IsAbsent says whether a claim, read after the look, was there before it with the same resource, which its endpoint does not list.
 func (s *Sweep) IsAbsent(c Claim) bool {
-	look, listed := s.listings[c.Intent.Endpoint]
+	listing, listed := s.listings[c.Intent.Endpoint]
 	_, can := s.d.listingManager(c)
-	return can && listed && look.err == nil && c.Intent.Resource != "" && s.had[c.ID].Intent.Resource == c.Intent.Resource &&
-		!slices.ContainsFunc(look.found, func(f resource.Summary) bool { return f.Resource == c.Intent.Resource })
+	return can && listed && listing.err == nil && c.Intent.Resource != "" && s.had[c.ID].Intent.Resource == c.Intent.Resource &&
+		!slices.ContainsFunc(listing.found, func(f resource.Summary) bool { return f.Resource == c.Intent.Resource })
 }
 
 // ReadoptLate takes the late ones among claims up again: they are deleting then. The caller holds the leases of their runs.
@@ -111,7 +111,7 @@ var ErrInterrupted = errors.New("not tried: interrupted")
 // failure of the others is ErrInterrupted.
 func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell func(Claim, error)) {
 	var mu sync.Mutex
-	told := func(c Claim, err error) {
+	report := func(c Claim, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		tell(c, err)
@@ -124,14 +124,14 @@ func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell fu
 	together := map[group][]Claim{}
 	var order []group
 	for _, c := range s.reload(ctx, list) {
-		look, listed := s.listings[c.Intent.Endpoint]
+		listing, listed := s.listings[c.Intent.Endpoint]
 		_, can := s.d.listingManager(c)
 		switch {
 		case !c.Outstanding() || c.Keep != "" || !listed || !can:
 			single = append(single, c)
-		case failure.Is(look.err, failure.NotReady), failure.Is(look.err, failure.Unsupported): // asked once, and not once for every claim
-			told(s.d.recordUnreachable(ctx, c, look.err))
-		case look.err == nil && c.Intent.Resource != "" && (c.State == Allocated || c.State == Deleting):
+		case failure.Is(listing.err, failure.NotReady), failure.Is(listing.err, failure.Unsupported): // asked once, and not once for every claim
+			report(s.d.recordUnreachable(ctx, c, listing.err))
+		case listing.err == nil && c.Intent.Resource != "" && (c.State == Allocated || c.State == Deleting):
 			g := group{c.Kind, c.Provider, c.Intent.Endpoint}
 			if together[g] == nil {
 				order = append(order, g)
@@ -142,14 +142,14 @@ func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell fu
 		}
 	}
 	for _, g := range order {
-		s.d.releaseAll(ctx, together[g], s.listings[g.endpoint].found, parallel, told)
+		s.d.releaseAll(ctx, together[g], s.listings[g.endpoint].found, parallel, report)
 	}
 	forEachParallel(len(single), parallel, func(i int) {
 		if ctx.Err() != nil { // while it waited for its turn
-			told(single[i], ErrInterrupted)
+			report(single[i], ErrInterrupted)
 			return
 		}
-		told(s.d.Release(context.WithoutCancel(ctx), single[i].ID))
+		report(s.d.Release(context.WithoutCancel(ctx), single[i].ID))
 	})
 }
 
@@ -199,7 +199,7 @@ func (d *Driver) recordUnreachable(ctx context.Context, c Claim, why error) (Cla
 // releaseAll is Release for allocated and deleting claims of one endpoint.
 func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []resource.Summary, parallel int, tell func(Claim, error)) {
 	r, _ := d.listingManager(list[0])
-	var asked []Claim
+	var requested []Claim
 	var intents []resource.Intent
 	for _, c := range list {
 		if ctx.Err() != nil {
@@ -213,15 +213,15 @@ func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []resource.
 				continue
 			}
 		}
-		asked, intents = append(asked, c), append(intents, c.Intent)
+		requested, intents = append(requested, c), append(intents, c.Intent)
 	}
-	if len(asked) == 0 {
+	if len(requested) == 0 {
 		return
 	}
 	crash.Point("claims/before-delete-all")
 	ended := r.DeleteAll(ctx, intents, there, parallel)
 	crash.Point("claims/after-delete-all")
-	for i, c := range asked {
+	for i, c := range requested {
 		if i >= len(ended) {
 			ended = append(ended, resource.Deletion{Observation: resource.Observation{Err: fmt.Errorf("the provider %s says nothing of it", c.Provider)}})
 		}

@@ -216,7 +216,7 @@ func (c *cleaner) unusedClaims(list []claims.Claim) (out []claims.Claim) {
 			Lock string `json:"lock"`
 		}
 		if json.Unmarshal(one.Extra, &named) == nil && named.Lock != "" {
-			if h, held, err := lock.Query(named.Lock); held && err == nil {
+			if h, locked, err := lock.Query(named.Lock); locked && err == nil {
 				k := claimResult(one, one.Last, one.CleanupHint())
 				k.Kept = "in use by " + h.String()
 				c.rep.Kept = append(c.rep.Kept, k)
@@ -334,7 +334,7 @@ func (c *cleaner) cleanLeased(ctx context.Context, list []*leasedRun, loose []cl
 	for _, r := range c.rep.Retained[before:] {
 		living[r.Run] = living[r.Run] || r.State != claims.Residue // of which nothing can run
 	}
-	var free []claims.Claim
+	var releasable []claims.Claim
 	for _, w := range list {
 		if living[w.run.ID] {
 			for _, one := range w.workspaces {
@@ -346,9 +346,9 @@ func (c *cleaner) cleanLeased(ctx context.Context, list []*leasedRun, loose []cl
 		if err != nil {
 			return err
 		}
-		free = append(free, some...)
+		releasable = append(releasable, some...)
 	}
-	c.release(ctx, free)
+	c.release(ctx, releasable)
 	for _, w := range list {
 		if living[w.run.ID] {
 			continue
@@ -361,7 +361,7 @@ func (c *cleaner) cleanLeased(ctx context.Context, list []*leasedRun, loose []cl
 }
 
 // releasableWorkspaces are the workspaces of a run that need not be kept. Of the others it is noted why they are.
-func (c *cleaner) releasableWorkspaces(ctx context.Context, w *leasedRun) (free []claims.Claim, err error) {
+func (c *cleaner) releasableWorkspaces(ctx context.Context, w *leasedRun) (releasable []claims.Claim, err error) {
 	for _, one := range w.workspaces {
 		why, err := c.s.UnwrittenChanges(ctx, one)
 		if err != nil && !c.q.Discard {
@@ -382,9 +382,9 @@ func (c *cleaner) releasableWorkspaces(ctx context.Context, w *leasedRun) (free 
 				return nil, err
 			}
 		}
-		free = append(free, one)
+		releasable = append(releasable, one)
 	}
-	return free, nil
+	return releasable, nil
 }
 
 func keepWorkspace(ctx context.Context, s *runs.Service, c claims.Claim, why string, dry bool) (claims.Claim, error) {

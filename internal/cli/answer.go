@@ -91,12 +91,12 @@ func runAnswer(ctx context.Context, o *answerOptions) error {
 		}
 		return o.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State})
 	}
-	var ours bool
+	var answered bool
 	st, caught, err := acquireRun(ctx, s, r.ID, func(ctx context.Context) (st runs.StartedRun, err error) {
-		st, ours, err = s.DeliverAnswer(ctx, r.ID, o.Key)
+		st, answered, err = s.DeliverAnswer(ctx, r.ID, o.Key)
 		return st, err
 	})
-	if err == nil && !ours {
+	if err == nil && !answered {
 		caught.Release()
 		o.UI.Talkf("the answer is recorded; another worker process executes the run\n")
 		return o.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: runs.Running})

@@ -56,8 +56,8 @@ const (
 	maxOutputBytes   = 64 << 10
 )
 
-func newProgressDisplay(d *Deps, run string, asked bool) *progressDisplay {
-	f := &progressDisplay{d: d, run: run, asks: asked, stop: func() {}}
+func newProgressDisplay(d *Deps, run string, interactive bool) *progressDisplay {
+	f := &progressDisplay{d: d, run: run, asks: interactive, stop: func() {}}
 	if !d.UI.JSON && d.UI.Err.Live() {
 		f.animate()
 	}
@@ -220,17 +220,17 @@ type agentAction struct {
 }
 
 func (f *progressDisplay) showAgent(fl *activeOperation, ev journal.Event) {
-	said := agent.Event{Kind: "message", Text: ev.Text}
+	message := agent.Event{Kind: "message", Text: ev.Text}
 	if len(ev.Data) > 0 {
-		_ = json.Unmarshal(ev.Data, &said)
+		_ = json.Unmarshal(ev.Data, &message)
 	}
-	if said.Usage != nil {
-		fl.usage = said.Usage
+	if message.Usage != nil {
+		fl.usage = message.Usage
 	}
 	if ev.Text == "" {
 		return
 	}
-	switch said.Kind {
+	switch message.Kind {
 	case "message":
 		fl.action, fl.message = ev.Text, ev.Text
 	case "reasoning":
@@ -239,7 +239,7 @@ func (f *progressDisplay) showAgent(fl *activeOperation, ev journal.Event) {
 	case "action":
 		fl.action = ev.Text
 		var a agentAction
-		if json.Unmarshal(said.Payload, &a) == nil && a.Phase == "started" {
+		if json.Unmarshal(message.Payload, &a) == nil && a.Phase == "started" {
 			fl.action = "running " + unwrapShell(a.Command)
 			return
 		}

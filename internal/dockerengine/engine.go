@@ -145,7 +145,7 @@ func (e *Engine) negotiate(ctx context.Context) error {
 }
 
 func (e *Engine) checkVersion(ping types.Ping) error {
-	ours := e.client.ClientVersion()
+	version := e.client.ClientVersion()
 	switch {
 	case ping.APIVersion == "":
 		return failure.New(failure.NotReady, "what listens at %s is not a Docker engine: it answers without an API version", e.endpoint).WithPaths(e.endpoint.Socket())
@@ -154,7 +154,7 @@ func (e *Engine) checkVersion(ping types.Ping) error {
 			WithHint("switch Docker Desktop to Linux containers")
 	case versions.LessThan(ping.APIVersion, MinAPI):
 		return failure.New(failure.NotReady, "the engine at %s speaks API %s at most; laufwerk needs at least %s (Docker 20.10) and speaks up to %s",
-			e.endpoint, ping.APIVersion, MinAPI, ours).WithHint("upgrade the engine: https://docs.docker.com/engine/install/")
+			e.endpoint, ping.APIVersion, MinAPI, version).WithHint("upgrade the engine: https://docs.docker.com/engine/install/")
 	}
 	return nil
 }

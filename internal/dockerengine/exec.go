@@ -215,21 +215,21 @@ func (e *Engine) exitCode(c *call, id string) (running bool, code int, err error
 	if resp.StatusCode != http.StatusOK {
 		return false, 0, responseError(resp)
 	}
-	var look struct {
+	var inspected struct {
 		ID       string
 		Running  bool
 		ExitCode *int
 	}
-	err = json.NewDecoder(resp.Body).Decode(&look)
+	err = json.NewDecoder(resp.Body).Decode(&inspected)
 	switch {
 	case err != nil:
 		return false, 0, err
-	case look.ID != id:
+	case inspected.ID != id:
 		return false, 0, errors.New("the engine's answer is about another command")
-	case look.Running:
+	case inspected.Running:
 		return true, 0, nil
-	case look.ExitCode == nil:
+	case inspected.ExitCode == nil:
 		return false, 0, errors.New("the engine knows no exit code")
 	}
-	return false, *look.ExitCode, nil
+	return false, *inspected.ExitCode, nil
 }

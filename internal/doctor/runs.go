@@ -126,7 +126,7 @@ func (d *doctor) orphans(ctx context.Context) []Check {
 		if _, known := byID[n]; known {
 			continue
 		}
-		if _, held, err := lock.Query(s.Home.LockFile("run-" + n)); err == nil && !held {
+		if _, locked, err := lock.Query(s.Home.LockFile("run-" + n)); err == nil && !locked {
 			folders = append(folders, filepath.Join(s.Home.RunsDir(), n))
 		}
 	}

@@ -63,13 +63,13 @@ func runMainProcess(env *system.Env, ready, nonce string) int {
 
 // blockForever announces that this process runs, and then does nothing else for as long as it lives. It returns only with an error.
 func blockForever(ready, nonce string) error {
-	held, err := announce(ready, nonce)
+	announcement, err := announce(ready, nonce)
 	if err != nil {
 		return err
 	}
 	debug.SetGCPercent(-1) // but near the limit that Main has set
 	debug.FreeOSMemory()
-	process.KeepOpen(held)
+	process.KeepOpen(announcement)
 	return nil
 }
 

@@ -132,8 +132,8 @@ func Observe(ready, nonce string) (Proof, error) {
 	if err != nil || string(b) != nonce {
 		return Unobserved, err
 	}
-	_, held, err := lock.QueryFile(f)
-	if err != nil || !held {
+	_, locked, err := lock.QueryFile(f)
+	if err != nil || !locked {
 		return Seen, err
 	}
 	return Locked, nil

@@ -79,14 +79,14 @@ func acceptCall(env *system.Env, socket string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	alone, err := lock.Take(f, supervise.StandbyArgument)
+	onlyOne, err := lock.Take(f, supervise.StandbyArgument)
 	if failure.Is(err, failure.LockBusy) {
 		return nil, printEnvironment(env, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer alone.Release()
+	defer onlyOne.Release()
 	l, err := dir.Listen(name)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func acceptCall(env *system.Env, socket string) (net.Conn, error) {
 	}
 	// Whoever else comes finds nobody, rather than one that is busy. The next one is started when stdout ends.
 	_, _ = l.Close(), dir.Remove(name)
-	alone.Release()
+	onlyOne.Release()
 	_, _ = fmt.Fprintln(env.Out, takenLine)
 	return conn, process.DetachStdio()
 }
@@ -189,31 +189,31 @@ const (
 
 // keepStandby keeps a supervisor standing by at socket, for as long as this process lives. told is called when the first one does,
 // or could not.
-func keepStandby(env *system.Env, socket string, told func()) {
+func keepStandby(env *system.Env, socket string, ready func()) {
 	vars := make([]string, 0, len(env.Vars))
 	for name, value := range env.Vars {
 		vars = append(vars, name+"="+value)
 	}
 	for pause := minRestartPause; ; {
-		if startStandby(socket, vars, told) {
+		if startStandby(socket, vars, ready) {
 			pause = minRestartPause
 			continue
 		}
-		told()
+		ready()
 		time.Sleep(pause)
 		pause = min(2*pause, maxRestartPause)
 	}
 }
 
 // startStandby starts a supervisor that stands by, tells when it does, and returns when it was taken, or has ended otherwise.
-func startStandby(socket string, vars []string, told func()) (ok bool) {
+func startStandby(socket string, vars []string, ready func()) (ok bool) {
 	d, err := process.DetachReaped(Binary, Standby(socket), vars, "/dev/null")
 	if err != nil {
 		return false
 	}
 	defer d.Out.Close()
 	_ = d.In.Close()
-	for out := bufio.NewScanner(d.Out); out.Scan(); told() {
+	for out := bufio.NewScanner(d.Out); out.Scan(); ready() {
 		ok = out.Text() == takenLine
 	}
 	return ok

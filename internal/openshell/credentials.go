@@ -95,9 +95,9 @@ func readCredentials(alias, dir string) (identity, error) {
 
 // inDate says why a certificate does not hold today: verified against itself, only its dates can fail.
 func inDate(c *x509.Certificate) error {
-	alone := x509.NewCertPool()
-	alone.AddCert(c)
-	_, err := c.Verify(x509.VerifyOptions{Roots: alone, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	roots := x509.NewCertPool()
+	roots.AddCert(c)
+	_, err := c.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		return err
 	}

@@ -52,20 +52,20 @@ func (r Registrations) Find(alias string) (Registration, error) {
 		return Registration{}, err
 	}
 	dir := filepath.Join(gateways, alias)
-	said, err := r.metadata(gateways, alias)
+	stated, err := r.metadata(gateways, alias)
 	if err != nil {
 		return Registration{}, err
 	}
 	found := Registration{Alias: alias, Dir: dir}
-	if found.Endpoint, found.host, err = said.endpoint(alias, filepath.Join(dir, metadataFile)); err != nil {
+	if found.Endpoint, found.host, err = stated.endpoint(alias, filepath.Join(dir, metadataFile)); err != nil {
 		return Registration{}, err
 	}
-	held, err := readCredentials(alias, filepath.Join(dir, "mtls"))
+	identity, err := readCredentials(alias, filepath.Join(dir, "mtls"))
 	if err != nil {
 		return Registration{}, err
 	}
-	found.CA = held.fingerprint
-	found.tls = func() *tls.Config { return held.config(found.host) }
+	found.CA = identity.fingerprint
+	found.tls = func() *tls.Config { return identity.config(found.host) }
 	return found, nil
 }
 

@@ -102,15 +102,15 @@ func OpenShell(ctx context.Context, o OpenShellOptions) (OpenShellResult, error)
 // checkProvider says why a provider that is there cannot be used, and is not overwritten.
 func (o OpenShellOptions) checkProvider(p *wire.Provider) error {
 	alias := failure.Quote(o.Gateway.Registration().Alias)
-	held := o.loginProfile()
-	if p.GetType() != held.ID {
-		return failure.New(failure.AlreadyExists, "the gateway has a provider %q already, of type %q and not %s: it is somebody's, and stays as it is", o.Provider, p.GetType(), held.ID).
+	login := o.loginProfile()
+	if p.GetType() != login.ID {
+		return failure.New(failure.AlreadyExists, "the gateway has a provider %q already, of type %q and not %s: it is somebody's, and stays as it is", o.Provider, p.GetType(), login.ID).
 			WithHint("name another `credentials.provider` in the target, or remove that one: openshell provider delete %s --gateway %s", failure.Quote(o.Provider), alias)
 	}
 	if o.Rotate {
 		return nil
 	}
-	for _, key := range held.Required {
+	for _, key := range login.Required {
 		if _, ok := p.GetCredentials()[key]; !ok {
 			return failure.New(failure.AlreadyExists, "the provider %q is there, and lacks %s", o.Provider, key).
 				WithHint("laufwerk provision openshell --rotate   # replaces all of its values")
@@ -121,9 +121,9 @@ func (o OpenShellOptions) checkProvider(p *wire.Provider) error {
 
 // profile sees to the profile.
 func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
-	held := o.loginProfile()
-	out := Profile{ID: held.ID, Done: Kept}
-	there, presence, err := o.Gateway.Profile(ctx, held.ID)
+	login := o.loginProfile()
+	out := Profile{ID: login.ID, Done: Kept}
+	there, presence, err := o.Gateway.Profile(ctx, login.ID)
 	switch presence {
 	case resource.Present:
 		return out, o.checkProfile(there)
@@ -131,23 +131,23 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	default:
 		return out, err
 	}
-	own, presence, err := o.Gateway.Profile(ctx, held.Own)
+	own, presence, err := o.Gateway.Profile(ctx, login.Own)
 	switch presence {
 	case resource.Present:
 	case resource.Absent:
-		return out, failure.New(failure.NotReady, "the gateway has no profile %s, from which that of our providers is made", held.Own).
+		return out, failure.New(failure.NotReady, "the gateway has no profile %s, from which that of our providers is made", login.Own).
 			WithHint("openshell provider list-profiles --gateway %s", failure.Quote(o.Gateway.Registration().Alias))
 	default:
 		return out, err
 	}
-	ours := o.adaptProfile(own)
-	out.Done, out.Diff = Created, difference(own, ours)
+	adapted := o.adaptProfile(own)
+	out.Done, out.Diff = Created, difference(own, adapted)
 	if o.Dry {
 		return out, nil
 	}
-	done, err := o.Gateway.ImportProfile(ctx, ours, "laufwerk")
+	done, err := o.Gateway.ImportProfile(ctx, adapted, "laufwerk")
 	if done != resource.Done { // somebody else was quicker, or the answer was lost: what counts is what is there
-		if now, presence, _ := o.Gateway.Profile(ctx, held.ID); presence == resource.Present {
+		if now, presence, _ := o.Gateway.Profile(ctx, login.ID); presence == resource.Present {
 			return out, o.checkProfile(now)
 		}
 	}
@@ -171,11 +171,11 @@ func (o OpenShellOptions) adaptProfile(own *wire.ProviderProfile) *wire.Provider
 
 // checkProfile says why a profile with our id is not one that our providers need.
 func (o OpenShellOptions) checkProfile(p *wire.ProviderProfile) error {
-	wrong, held := "", o.loginProfile()
+	wrong, login := "", o.loginProfile()
 	if !slices.ContainsFunc(p.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == o.binaries() }) {
 		wrong = "does not name " + o.binaries()
 	}
-	for _, key := range held.Required {
+	for _, key := range login.Required {
 		if !slices.ContainsFunc(p.GetCredentials(), func(c *wire.ProviderProfileCredential) bool { return slices.Contains(c.GetEnvVars(), key) }) {
 			wrong = "knows no credential " + key
 		}
@@ -184,25 +184,25 @@ func (o OpenShellOptions) checkProfile(p *wire.ProviderProfile) error {
 		return nil
 	}
 	alias := failure.Quote(o.Gateway.Registration().Alias)
-	return failure.New(failure.AlreadyExists, "the gateway has a profile %s already, which %s: it stays as it is", held.ID, wrong).
-		WithHint("openshell provider profile export %s --gateway %s   # look at it; then\nopenshell provider profile delete %s --gateway %s", held.ID, alias, held.ID, alias)
+	return failure.New(failure.AlreadyExists, "the gateway has a profile %s already, which %s: it stays as it is", login.ID, wrong).
+		WithHint("openshell provider profile export %s --gateway %s   # look at it; then\nopenshell provider profile delete %s --gateway %s", login.ID, alias, login.ID, alias)
 }
 
 // provider sees to the provider; there is what was found of it, nil for nothing.
 func (o OpenShellOptions) provider(ctx context.Context, there *wire.Provider) (Provider, error) {
-	held := o.loginProfile()
-	out := Provider{Name: o.Provider, Type: held.ID, Done: Kept}
+	login := o.loginProfile()
+	out := Provider{Name: o.Provider, Type: login.ID, Done: Kept}
 	if there != nil && !o.Rotate {
 		out.Keys = slices.Sorted(maps.Keys(there.GetCredentials()))
-		if ms := there.GetCredentialExpiresAtMs()[held.Access]; ms > 0 {
+		if ms := there.GetCredentialExpiresAtMs()[login.Access]; ms > 0 {
 			out.ExpiresAt = time.UnixMilli(ms).UTC()
 		}
 		return out, nil
 	}
-	p := &wire.Provider{Metadata: &wire.ObjectMeta{Name: o.Provider}, Type: held.ID, Credentials: o.Login.Values}
-	p.CredentialExpiresAtMs = map[string]int64{held.Access: 0} // the gateway forgets an earlier one
+	p := &wire.Provider{Metadata: &wire.ObjectMeta{Name: o.Provider}, Type: login.ID, Credentials: o.Login.Values}
+	p.CredentialExpiresAtMs = map[string]int64{login.Access: 0} // the gateway forgets an earlier one
 	if at := o.Login.Expires; !at.IsZero() {
-		p.CredentialExpiresAtMs[held.Access] = at.UnixMilli()
+		p.CredentialExpiresAtMs[login.Access] = at.UnixMilli()
 	}
 	out.Keys, out.Origin, out.ExpiresAt = slices.Sorted(maps.Keys(o.Login.Values)), o.Login.Origin, o.Login.Expires
 	keep := o.Gateway.CreateProvider

@@ -22,7 +22,7 @@ const CancelWait = 30 * time.Second
 
 // Cancel makes a run terminal: what it runs is fenced, what it allocated stays claimed until it is cleaned up. A live worker
 // is asked to do it; with force one that does not answer is ended first.
-func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who journal.Sender) (Run, error) {
+func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, by journal.Sender) (Run, error) {
 	r, err := s.Get(ctx, id)
 	if err != nil {
 		return r, err
@@ -34,14 +34,14 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, who
 		return r, err
 	}
 	if worker, live := s.Worker(r.ID); live {
-		if err := s.Journal(r.ID).Send(journal.Message{Kind: journal.Cancel, At: s.now(), Reason: reason, Who: who}); err != nil {
+		if err := s.Journal(r.ID).Send(journal.Message{Kind: journal.Cancel, At: s.now(), Reason: reason, Who: by}); err != nil {
 			return r, err
 		}
-		gone, err := s.awaitLease(ctx, r.ID, force)
+		acquired, err := s.awaitLease(ctx, r.ID, force)
 		if err != nil {
 			return r, err
 		}
-		if !gone {
+		if !acquired {
 			if !force {
 				return r, failure.New(failure.LeaseBusy, "the worker of run %s (%s) was asked to cancel it %s ago and is still there", r.ID, worker, CancelWait).
 					WithHint("laufwerk runs cancel %s --force", r.ID)
@@ -104,7 +104,7 @@ func (s *Service) endWorker(ctx context.Context, id string, worker lock.Holder) 
 	if err := process.Signal(worker.Process, syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrGone) {
 		return failure.Wrap(err, failure.Failed, "end the worker of run %s (%s)", id, worker)
 	}
-	if gone, err := s.awaitLease(ctx, id, false); err != nil || !gone {
+	if acquired, err := s.awaitLease(ctx, id, false); err != nil || !acquired {
 		return failure.New(failure.LeaseBusy, "the worker of run %s (%s) does not end", id, worker)
 	}
 	return nil
@@ -163,8 +163,8 @@ func (s *Service) endJournal(id, reason string) (*journal.Record, error) {
 		return nil, err
 	}
 	defer w.Close()
-	if was := endRecord(records); was != nil {
-		return was, nil
+	if end := endRecord(records); end != nil {
+		return end, nil
 	}
 	e := end()
 	return e, w.Append(*e)

@@ -76,11 +76,11 @@ func (s *Service) Detail(ctx context.Context, id string) (Detail, error) {
 	if end := endRecord(records); end != nil && end.Value != nil {
 		d.Output = loadValue(j, end.Value)
 	}
-	half, err := s.HalfApplied(r.ID)
+	pending, err := s.HalfApplied(r.ID)
 	if err != nil {
 		return d, err
 	}
-	d.HalfApplied = half != ""
+	d.HalfApplied = pending != ""
 	list, err := s.Driver.List(ctx, claims.Filter{Run: r.ID, Outstanding: true})
 	d.Claims = append([]claims.Claim{}, list...)
 	return d, err

@@ -67,8 +67,8 @@ func (s *Service) Difference(_ context.Context, run, digest string) (string, err
 
 // RequireNotHalfApplied fails if the run has a write-back that was begun and neither finished nor undone.
 func (s *Service) RequireNotHalfApplied(id string) error {
-	half, err := s.HalfApplied(id)
-	if err == nil && half != "" {
+	pending, err := s.HalfApplied(id)
+	if err == nil && pending != "" {
 		return halfAppliedError(id)
 	}
 	return err

@@ -172,17 +172,17 @@ func sameTargets(r Run, now []targets.Definition) error {
 		byID[d.ID] = d
 	}
 	for _, was := range r.Targets {
-		is, ok := byID[was.ID]
+		current, ok := byID[was.ID]
 		var what string
 		switch {
 		case !ok:
 			what = "is not registered any more"
-		case is.Fingerprint == was.Fingerprint:
+		case current.Fingerprint == was.Fingerprint:
 			continue
-		case is.Kind != was.Kind:
-			what = "was " + was.Kind + " and is " + is.Kind
+		case current.Kind != was.Kind:
+			what = "was " + was.Kind + " and is " + current.Kind
 		default:
-			what = "has another definition: " + changedOption(was.Options, is.Options)
+			what = "has another definition: " + changedOption(was.Options, current.Options)
 		}
 		return failure.New(failure.DefinitionChanged,
 			"the target %q of run %s %s; nothing was allocated. Restore it in laufwerk/laufwerk.config.ts and resume the run, or end the run", was.ID, r.ID, what).
@@ -191,9 +191,9 @@ func sameTargets(r Run, now []targets.Definition) error {
 	return nil
 }
 
-func changedOption(was, is json.RawMessage) string {
+func changedOption(previous, current json.RawMessage) string {
 	var a, b map[string]json.RawMessage
-	if json.Unmarshal(was, &a) != nil || json.Unmarshal(is, &b) != nil {
+	if json.Unmarshal(previous, &a) != nil || json.Unmarshal(current, &b) != nil {
 		return "its options changed"
 	}
 	for k := range b {

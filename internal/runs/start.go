@@ -185,11 +185,11 @@ func (s *Service) liveRuns(tx store.Tx, scope string) ([]string, error) {
 		if r.Scope != scope {
 			return nil
 		}
-		half, err := s.HalfApplied(r.ID)
+		pending, err := s.HalfApplied(r.ID)
 		if err != nil {
 			return err
 		}
-		if !r.Terminal() || outstanding[r.ID] || half != "" {
+		if !r.Terminal() || outstanding[r.ID] || pending != "" {
 			live = append(live, r.ID)
 		}
 		return nil

@@ -194,33 +194,33 @@ func (s *Service) operations(st StartedRun, j *journal.Journal, h Hooks) workflo
 	for _, d := range st.Targets {
 		targets[d.ID] = d
 	}
-	told := eventOffsets(j)
+	offsets := eventOffsets(j)
 	return workflow.OperationsConfig{
 		Run: r.ID, RunDir: s.Dir(r.ID), Root: r.Root, Scope: r.Scope, HomeDir: s.HomeDir, State: s.Home.Dir(), Driver: s.Driver,
 		Targets: targets, Provider: s.Provider, Programs: s.Programs, HostVars: s.HostVars, Now: s.Now,
 		WorkspaceDir: s.Home.WorkspaceDir, Ask: h.Ask, NoExchange: h.NoExchange, MaxFiles: s.MaxFiles, MaxBytes: s.MaxBytes,
-		EventsFrom: func(op string) int64 { return told[op] },
+		EventsFrom: func(op string) int64 { return offsets[op] },
 	}
 }
 
 // eventOffsets is how much of each operation's output is in the event log already.
 func eventOffsets(j *journal.Journal) map[string]int64 {
-	told := map[string]int64{}
+	offsets := map[string]int64{}
 	f, err := files.Open(j.EventsPath())
 	if err != nil {
-		return told
+		return offsets
 	}
 	defer f.Close()
 	_ = readEvents(f, func(ev journal.Event) error {
 		switch {
 		case ev.Kind == "attempt":
-			told[ev.Op] = 0
+			offsets[ev.Op] = 0
 		case ev.Upto > 0:
-			told[ev.Op] = ev.Upto
+			offsets[ev.Op] = ev.Upto
 		}
 		return nil
 	})
-	return told
+	return offsets
 }
 
 // How often the inbox is looked into: where the system tells nothing of new files, and where it should, since some file
@@ -362,8 +362,8 @@ func withCondition(err error, c failure.Condition) error {
 // releaseLocks gives up the source that a write-back of a run that is over holds still, since its worker was killed in it and
 // the next one had no need of it. One that is half applied keeps it.
 func (s *Service) releaseLocks(ctx context.Context, run string) error {
-	half, err := s.HalfApplied(run)
-	if err != nil || half != "" {
+	pending, err := s.HalfApplied(run)
+	if err != nil || pending != "" {
 		return err
 	}
 	return s.releaseSource(ctx, run, "")

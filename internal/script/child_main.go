@@ -85,15 +85,15 @@ func (c *child) serve(s *protocol.Start) *protocol.Error {
 		if e != nil {
 			return e
 		}
-		said := vm.takePosted()
-		if n := len(said); n > 0 && (said[n-1].Type == protocol.TypeDone || said[n-1].Type == protocol.TypeError) {
-			c.send(said...)
+		posted := vm.takePosted()
+		if n := len(posted); n > 0 && (posted[n-1].Type == protocol.TypeDone || posted[n-1].Type == protocol.TypeError) {
+			c.send(posted...)
 			return nil
 		}
 		if s.Mode != workflow {
 			return &protocol.Error{Class: "Error", Code: string(failure.ProjectInvalid), Message: "it waits for a promise that nothing will ever settle: the isolate has no timers, files or network"}
 		}
-		c.send(append(said, &protocol.Message{Type: protocol.TypeIdle})...)
+		c.send(append(posted, &protocol.Message{Type: protocol.TypeIdle})...)
 		e = vm.deliver(c.receive())
 	}
 }
@@ -126,11 +126,11 @@ func (c *child) prepare(s *protocol.Start) (*isolate, *protocol.Bundle, *protoco
 		return nil, nil, err
 	}
 	if s.Mode == evaluate {
-		said := bundle
+		posted := bundle
 		if s.Bundle != nil {
-			said = &protocol.Bundle{Digest: bundle.Digest} // the parent has it
+			posted = &protocol.Bundle{Digest: bundle.Digest} // the parent has it
 		}
-		c.send(&protocol.Message{Type: protocol.TypeBundle, Bundle: said})
+		c.send(&protocol.Message{Type: protocol.TypeBundle, Bundle: posted})
 	}
 	return vm, bundle, e
 }

@@ -45,13 +45,13 @@ func bundleFrame(text string) (name string, line, col int, ok bool) {
 	if !ok || at < 0 {
 		return "", 0, 0, false
 	}
-	name, place := text[:at], strings.TrimSuffix(text[at+len(bundleName)+1:], ")")
+	name, position := text[:at], strings.TrimSuffix(text[at+len(bundleName)+1:], ")")
 	if name != "" {
 		if name, ok = strings.CutSuffix(name, " ("); !ok {
 			return "", 0, 0, false
 		}
 	}
-	first, second, two := strings.Cut(place, ":")
+	first, second, two := strings.Cut(position, ":")
 	line, err := strconv.Atoi(first)
 	col = 1
 	if two && err == nil {

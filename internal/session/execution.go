@@ -263,18 +263,18 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 		x.exit = supervise.Exit{Code: 128 + 9, Signal: 9, TimedOut: true}
 		return finished, err
 	case err == nil && exit.Interrupted && !exit.TimedOut:
-		how, err := x.fence(ctx)
+		method, err := x.fence(ctx)
 		if err != nil {
 			return missing, err
 		}
-		return cutShort, x.op.RecordCut("interrupted; fenced by " + how)
+		return cutShort, x.op.RecordCut("interrupted; fenced by " + method)
 	case failure.Is(err, failure.OutcomeUnknown): // the supervisor is gone without an exit record
-		how, err := x.fence(ctx)
+		method, err := x.fence(ctx)
 		if err != nil {
 			return missing, err
 		}
-		x.op.Event(journal.Event{Kind: "notice", Text: "the supervisor was ended from outside; what it ran was fenced by " + how + " and is made again"})
-		return cutShort, x.op.RecordCut("the supervisor was killed; fenced by " + how)
+		x.op.Event(journal.Event{Kind: "notice", Text: "the supervisor was ended from outside; what it ran was fenced by " + method + " and is made again"})
+		return cutShort, x.op.RecordCut("the supervisor was killed; fenced by " + method)
 	case err != nil:
 		return missing, x.unreadable(ctx, err)
 	}
@@ -311,7 +311,7 @@ func (x *execution) collect(ctx context.Context, p *supervise.Process) (err erro
 }
 
 // fence ends what the last attempt may still run, and says how that was proved.
-func (x *execution) fence(ctx context.Context) (how string, err error) {
+func (x *execution) fence(ctx context.Context) (method string, err error) {
 	f := x.process().Fence(context.WithoutCancel(ctx))
 	if !f.Sure {
 		return "", x.m.unsureFence(x.s, f)

@@ -117,7 +117,7 @@ func homeError(path string, err error) error {
 	case files.MachineFailed(err): // another home would not help
 	default:
 		e.Hint = "export LAUFWERK_HOME=/path/to/a/private/directory"
-		if info, look := files.Lstat(path); look == nil && files.NotWritable(err) {
+		if info, statErr := files.Lstat(path); statErr == nil && files.NotWritable(err) {
 			if uid, known := files.Owner(info); known && uid == system.UID() { // else it is not ours to change
 				e.Hint = "chmod u+rwX " + failure.Quote(path) + "\n" + e.Hint
 			}

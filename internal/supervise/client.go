@@ -57,11 +57,11 @@ func ReadState(dir string) (OperationState, error) {
 // readState asks for the lock first: a supervisor writes the exit record before it gives the lock up, so that a free lock and
 // no record, in this order, mean that none will come.
 func (r *records) readState() (v OperationState, err error) {
-	h, held, err := r.lockHolder()
+	h, locked, err := r.lockHolder()
 	if err != nil {
 		return v, err
 	}
-	v.Locked = held && h.Command != abandonCommand
+	v.Locked = locked && h.Command != abandonCommand
 	return v, r.readInto(&v)
 }
 

@@ -97,8 +97,8 @@ func NeedsNoFence(dir string) (FenceResult, bool) {
 	return *v.Gone, true
 }
 
-func unsureFence(how, format string, args ...any) FenceResult {
-	return FenceResult{How: how, Why: fmt.Sprintf(format, args...)}
+func unsureFence(method, format string, args ...any) FenceResult {
+	return FenceResult{How: method, Why: fmt.Sprintf(format, args...)}
 }
 
 func (l LocalLauncher) fenceDir(ctx context.Context, dir string) FenceResult {

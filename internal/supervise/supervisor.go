@@ -389,8 +389,8 @@ func (s *supervisor) kill() {
 }
 
 func (s *supervisor) reap() {
-	ended, none := process.Reap()
-	s.none = none
+	ended, empty := process.Reap()
+	s.none = empty
 	for _, st := range ended {
 		if st.PID == s.pid && !s.ended {
 			s.ended = true

@@ -61,13 +61,13 @@ func (h *questioner) askPerson(ctx context.Context, op *Op) (any, any, error) {
 	if err := json.Unmarshal(op.Call.Args, &a); err != nil {
 		return nil, nil, err
 	}
-	var asked QuestionRecord
+	var record QuestionRecord
 	if _, data := op.Attempts(); len(data) > 0 {
-		if err := json.Unmarshal(data, &asked); err != nil {
+		if err := json.Unmarshal(data, &record); err != nil {
 			return nil, nil, err
 		}
 		if a.Workspace != "" {
-			if err := h.refreeze(ctx, a.Workspace, asked.Digest); err != nil {
+			if err := h.refreeze(ctx, a.Workspace, record.Digest); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -77,23 +77,23 @@ func (h *questioner) askPerson(ctx context.Context, op *Op) (any, any, error) {
 			if err != nil {
 				return nil, nil, err
 			}
-			asked.Digest = digest
+			record.Digest = digest
 		}
-		asked.Since = op.engine.now().UnixMilli()
-		if err := op.Start(asked); err != nil {
+		record.Since = op.engine.now().UnixMilli()
+		if err := op.Start(record); err != nil {
 			return nil, nil, err
 		}
 	}
-	q := a.question(op.Call.Key, asked)
+	q := a.question(op.Call.Key, record)
 	op.WaitForPerson(q)
 	value, who, err := h.answer(ctx, op, q)
 	if err != nil {
 		return nil, nil, err
 	}
 	if a.Workspace != "" {
-		h.bind(a.Workspace, asked.Digest, a.Type, value)
+		h.bind(a.Workspace, record.Digest, a.Type, value)
 	}
-	return value, AnswerRecord{Workspace: a.Workspace, Digest: asked.Digest, Who: who}, nil
+	return value, AnswerRecord{Workspace: a.Workspace, Digest: record.Digest, Who: who}, nil
 }
 
 // answer is the first answer that fits, from the terminal or from the inbox.
@@ -178,11 +178,11 @@ func (q Question) Check(value json.RawMessage) error {
 
 func (h *questioner) restoreAnswer(call protocol.Call, c Completion) error {
 	var a humanArgs
-	var was AnswerRecord
-	if c.Error != nil || json.Unmarshal(call.Args, &a) != nil || json.Unmarshal(c.Meta, &was) != nil || was.Workspace == "" {
+	var record AnswerRecord
+	if c.Error != nil || json.Unmarshal(call.Args, &a) != nil || json.Unmarshal(c.Meta, &record) != nil || record.Workspace == "" {
 		return nil //nolint:nilerr // an unbound question leaves nothing to remember
 	}
-	h.bind(was.Workspace, was.Digest, a.Type, c.Value)
+	h.bind(record.Workspace, record.Digest, a.Type, c.Value)
 	return nil
 }
 
@@ -219,12 +219,12 @@ func OpenQuestions(records []journal.Record) []Question {
 		switch call := calls[r.Op]; {
 		case r.Type == journal.Started && call != nil && call.Op == protocol.OpHuman:
 			var a humanArgs
-			var asked QuestionRecord
-			if json.Unmarshal(call.Args, &a) != nil || json.Unmarshal(r.Data, &asked) != nil {
+			var record QuestionRecord
+			if json.Unmarshal(call.Args, &a) != nil || json.Unmarshal(r.Data, &record) != nil {
 				continue
 			}
 			order = append(order, r.Op)
-			open[r.Op] = a.question(call.Key, asked)
+			open[r.Op] = a.question(call.Key, record)
 		case r.Type == journal.Completed:
 			delete(open, r.Op)
 		case r.Type == journal.End:
@@ -241,9 +241,9 @@ func OpenQuestions(records []journal.Record) []Question {
 	return out
 }
 
-func (a humanArgs) question(key string, asked QuestionRecord) Question {
+func (a humanArgs) question(key string, record QuestionRecord) Question {
 	return Question{
 		Key: key, Type: a.Type, Title: a.Title, Description: a.Description, Placeholder: a.Placeholder,
-		Options: a.Options, Workspace: a.Workspace, Digest: asked.Digest, Since: asked.Since,
+		Options: a.Options, Workspace: a.Workspace, Digest: record.Digest, Since: record.Since,
 	}
 }

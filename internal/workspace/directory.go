@@ -322,18 +322,18 @@ func (p *intentDir) clear(ctx context.Context, name string) error {
 
 func (p *intentDir) removalError(refused []safefs.Refused) error {
 	paths := make([]string, 0, len(refused))
-	var said []string
+	var reasons []string
 	for i, x := range refused {
 		path := filepath.Join(p.parent.Path(), x.Path)
 		paths = append(paths, path)
 		if i < 10 {
-			said = append(said, redact.Line(path)+": "+x.Why)
+			reasons = append(reasons, redact.Line(path)+": "+x.Why)
 		}
 	}
-	if len(refused) > len(said) {
-		said = append(said, fmt.Sprintf("and %d more", len(refused)-len(said)))
+	if len(refused) > len(reasons) {
+		reasons = append(reasons, fmt.Sprintf("and %d more", len(refused)-len(reasons)))
 	}
-	return failure.New(failure.Retained, "%s of the workspace could not be removed: %s", countNoun(len(refused), "path", "paths"), strings.Join(said, "; ")).
+	return failure.New(failure.Retained, "%s of the workspace could not be removed: %s", countNoun(len(refused), "path", "paths"), strings.Join(reasons, "; ")).
 		WithPaths(paths...).WithHint("unmount what is mounted there, remove as root what belongs to others (sudo rm -rf %s), then laufwerk cleanup", redact.Line(p.spec.Dir))
 }
 

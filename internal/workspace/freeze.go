@@ -94,23 +94,23 @@ func (f *Freeze) store(ctx context.Context, req FreezeRequest) error {
 	if err := dir.Mkdir(halfFreeze, 0o700); err != nil {
 		return failure.Wrap(err, failure.Failed, "freeze")
 	}
-	half, err := dir.OpenRoot(halfFreeze)
+	partial, err := dir.OpenRoot(halfFreeze)
 	if err != nil {
 		return failure.Wrap(err, failure.Failed, "freeze")
 	}
-	defer half.Close()
-	if err := half.Mkdir(blobDir, 0o700); err != nil {
+	defer partial.Close()
+	if err := partial.Mkdir(blobDir, 0o700); err != nil {
 		return failure.Wrap(err, failure.Failed, "freeze")
 	}
 	crash.Point("workspace/before-freeze-blobs")
-	if err := f.storeBlobs(ctx, req, half); err != nil {
+	if err := f.storeBlobs(ctx, req, partial); err != nil {
 		return failure.Wrap(err, failure.Failed, "freeze the workspace")
 	}
 	doc, err := f.encode()
 	if err != nil {
 		return failure.Wrap(err, failure.Internal, "freeze")
 	}
-	out, err := half.Create(freezeFile, 0o600)
+	out, err := partial.Create(freezeFile, 0o600)
 	if err != nil {
 		return failure.Wrap(err, failure.Failed, "freeze")
 	}
@@ -118,7 +118,7 @@ func (f *Freeze) store(ctx context.Context, req FreezeRequest) error {
 	if err == nil {
 		err = out.Sync()
 	}
-	err = errors.Join(err, out.Close(), half.SyncDir(blobDir), half.SyncDir("."))
+	err = errors.Join(err, out.Close(), partial.SyncDir(blobDir), partial.SyncDir("."))
 	if err != nil {
 		return failure.Wrap(err, failure.Failed, "freeze")
 	}
@@ -131,7 +131,7 @@ func (f *Freeze) store(ctx context.Context, req FreezeRequest) error {
 }
 
 // storeBlobs reads every changed file once. A content that is no longer what the manifest says means that something writes.
-func (f *Freeze) storeBlobs(ctx context.Context, req FreezeRequest, half *safefs.Root) error {
+func (f *Freeze) storeBlobs(ctx context.Context, req FreezeRequest, partial *safefs.Root) error {
 	c := safefs.NewCopier()
 	mode := uint32(0o600)
 	have := map[string]bool{}
@@ -143,7 +143,7 @@ func (f *Freeze) storeBlobs(ctx context.Context, req FreezeRequest, half *safefs
 		if e == nil || e.Type != File || have[e.SHA256] {
 			continue
 		}
-		got, err := c.Copy(req.Root, e.Path, half, blobDir+"/"+e.SHA256, &mode, true)
+		got, err := c.Copy(req.Root, e.Path, partial, blobDir+"/"+e.SHA256, &mode, true)
 		if err == nil && (got.Sum.String() != e.SHA256 || got.Size != e.Size) {
 			err = safefs.ErrChanged
 		}
@@ -166,12 +166,12 @@ func (f *Freeze) storeBlobs(ctx context.Context, req FreezeRequest, half *safefs
 			continue
 		}
 		name := blobDir + "/" + e.SHA256
-		got, err := c.Copy(src, e.Path, half, name, &mode, true)
+		got, err := c.Copy(src, e.Path, partial, name, &mode, true)
 		switch {
 		case err == nil && got.Sum.String() == e.SHA256:
 			have[e.SHA256] = true
 		case err == nil:
-			if err := half.Remove(name); err != nil {
+			if err := partial.Remove(name); err != nil {
 				return err
 			}
 		}

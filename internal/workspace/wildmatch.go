@@ -158,11 +158,11 @@ func parseClass(p string, c byte) (rest string, in bool) {
 				prev = '['
 				break
 			}
-			is, known := classByName(p[2:2+end-1], c)
+			member, known := classByName(p[2:2+end-1], c)
 			if !known {
 				return "", false
 			}
-			in = in || is
+			in = in || member
 			p, prev = p[2+end:], 0
 		default:
 			in = in || c == x

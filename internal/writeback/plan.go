@@ -166,10 +166,10 @@ func (p *Plan) Steps() []Step {
 // setState records the next state durably.
 func (p *Plan) setState(s State) error {
 	p.crashPoint("before-" + string(s))
-	was := p.doc.State
+	previous := p.doc.State
 	p.doc.State = s
 	if err := files.WriteJSON(filepath.Join(p.dir, planFile), &p.doc); err != nil {
-		p.doc.State = was
+		p.doc.State = previous
 		return failure.Wrap(err, failure.HomeInvalid, "cannot record that the write-back is %s", s)
 	}
 	p.crashPoint("after-" + string(s))

@@ -142,12 +142,12 @@ func (c *checker) repositories() {
 			continue
 		}
 		for _, dir := range append(ancestors(ch.path), ".") {
-			is, known := shaped[dir]
+			shape, known := shaped[dir]
 			if !known {
-				is = repositoryShape(c.resultingNames(dir))
-				shaped[dir] = is
+				shape = repositoryShape(c.resultingNames(dir))
+				shaped[dir] = shape
 			}
-			if is {
+			if shape {
 				c.refuse(ch, "its directory %q would be a bare git repository", dir)
 				break
 			}

@@ -78,7 +78,7 @@ func (s *Stream) color(v any, ansi string) Styled {
 	return s.paint(v, func(l lipgloss.Style) lipgloss.Style { return l.Foreground(lipgloss.Color(ansi)) })
 }
 
-func (s *Stream) paint(v any, look func(lipgloss.Style) lipgloss.Style) Styled {
+func (s *Stream) paint(v any, apply func(lipgloss.Style) lipgloss.Style) Styled {
 	plain := redact.Terminal(fmt.Sprint(v))
 	if done, ok := v.(Styled); ok {
 		plain = done.text
@@ -87,7 +87,7 @@ func (s *Stream) paint(v any, look func(lipgloss.Style) lipgloss.Style) Styled {
 	if r == nil {
 		return Styled{plain}
 	}
-	style := look(r.NewStyle().TabWidth(lipgloss.NoTabConversion))
+	style := apply(r.NewStyle().TabWidth(lipgloss.NoTabConversion))
 	lines := strings.Split(plain, "\n") // one by one: a block would be padded to its widest line
 	for i, line := range lines {
 		if line != "" {

@@ -111,8 +111,8 @@ func findContradiction(text []byte) position {
 	}
 	return found[sort.Search(len(found)-1, func(i int) bool {
 		next := found[i+1]
-		var none map[string]any
-		return toml.Unmarshal(text[:next.offset-next.column+1], &none) != nil
+		var empty map[string]any
+		return toml.Unmarshal(text[:next.offset-next.column+1], &empty) != nil
 	})]
 }
 

@@ -119,7 +119,7 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 	seen = resourceIDs(left)
 	var looks errgroup.Group
 	looks.SetLimit(d.Parallel)
-	look := func(i int) {
+	inspect := func(i int) {
 		in, c := d.Intents[i], Container{Now: d.Now}
 		o := &out[i].Observation
 		switch {
@@ -128,8 +128,8 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 		case err != nil: // of the list alone: each is looked for by itself
 			f := c.find(finish, e, in)
 			*o = resource.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence, Err: f.err}
-			if gone := requireSameEngine(finish, e, in); gone != nil {
-				*o = resource.Observation{Err: gone, Evidence: c.evidence("nothing could be learned: %v", gone)}
+			if mismatch := requireSameEngine(finish, e, in); mismatch != nil {
+				*o = resource.Observation{Err: mismatch, Evidence: c.evidence("nothing could be learned: %v", mismatch)}
 			}
 		case seen[in.Resource]:
 			*o = resource.Observation{Presence: resource.Present, Resource: in.Resource, Evidence: c.evidence("the %s lists the container %s", in.Endpoint, in.Resource)}
@@ -141,7 +141,7 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 		}
 	}
 	for i := range d.Intents {
-		looks.Go(func() error { look(i); return nil })
+		looks.Go(func() error { inspect(i); return nil })
 	}
 	_ = looks.Wait()
 	return out

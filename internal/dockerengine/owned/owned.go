@@ -97,15 +97,15 @@ func EngineOf(ctx context.Context, engines dockerengine.Engines, in resource.Int
 }
 
 // OtherEngineError is the failure of an engine that is not the one that an intent names.
-func OtherEngineError(in resource.Intent, host, here string) error {
+func OtherEngineError(in resource.Intent, host, now string) error {
 	command := "laufwerk resume " + in.Run
 	if in.Run == "" {
 		command = "laufwerk cleanup --all"
 	}
-	return failure.New(failure.NotReady, "another engine answers at %s: it is the %s, and not the %s", host, here, in.Endpoint).
+	return failure.New(failure.NotReady, "another engine answers at %s: it is the %s, and not the %s", host, now, in.Endpoint).
 		WithHint("%s   # once that engine answers again, there or at the socket that docker.host names\n%s --accept-identity %s   # if it is the same engine, which was moved",
-			command, command, failure.Quote(in.Endpoint+"="+here)).
-		WithField("recorded", in.Endpoint).WithField("answers", here)
+			command, command, failure.Quote(in.Endpoint+"="+now)).
+		WithField("recorded", in.Endpoint).WithField("answers", now)
 }
 
 // Create makes the container, and does not count it as made before it is what was wanted: what the engine says of it is

@@ -59,7 +59,7 @@ func (p *Provider) Validate(given json.RawMessage) (targets.Definition, error) {
 
 func parse(given json.RawMessage, programs agent.Programs) (config, error) {
 	c := config{Network: bridge}
-	given, ours := splitPrepared(given)
+	given, prepared := splitPrepared(given)
 	fields, err := options.Fields("", given, "id", "image", "codexBootstrap", "credentials", "resources", "network", "env", "imageCacheDirectory")
 	if err != nil {
 		return c, err
@@ -96,8 +96,8 @@ func parse(given json.RawMessage, programs agent.Programs) (config, error) {
 			return c, err
 		}
 	}
-	if ours != nil {
-		if c.Image != "" || json.Unmarshal(ours, &c.Prepared) != nil || c.Prepared == nil || !imageID.MatchString(c.Prepared.Image) {
+	if prepared != nil {
+		if c.Image != "" || json.Unmarshal(prepared, &c.Prepared) != nil || c.Prepared == nil || !imageID.MatchString(c.Prepared.Image) {
 			return c, options.Invalid("prepared", "there is no such option; `image` takes what loadPreparedCodexImage gives")
 		}
 		c.CodexBootstrap = bootstrapPrepared
@@ -106,18 +106,18 @@ func parse(given json.RawMessage, programs agent.Programs) (config, error) {
 }
 
 // splitPrepared takes the field `prepared`, which is not an option, out of what was given.
-func splitPrepared(given json.RawMessage) (rest, ours json.RawMessage) {
+func splitPrepared(given json.RawMessage) (rest, prepared json.RawMessage) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(given, &fields) != nil || fields["prepared"] == nil {
 		return given, nil
 	}
-	ours = fields["prepared"]
+	prepared = fields["prepared"]
 	delete(fields, "prepared")
 	rest, err := json.Marshal(fields)
 	if err != nil {
 		return given, nil
 	}
-	return rest, ours
+	return rest, prepared
 }
 
 var imageID = lazyregexp.Regexp{Pattern: `^sha256:[0-9a-f]{64}$`}

@@ -21,8 +21,8 @@ const (
 )
 
 func isProgress(line []byte) bool {
-	said := bytes.TrimLeft(line, "\t\f\r ")
-	return bytes.HasPrefix(line, []byte("Progress:")) || bytes.HasPrefix(said, []byte("WARN")) || bytes.HasPrefix(said, []byte("ERR_"))
+	text := bytes.TrimLeft(line, "\t\f\r ")
+	return bytes.HasPrefix(line, []byte("Progress:")) || bytes.HasPrefix(text, []byte("WARN")) || bytes.HasPrefix(text, []byte("ERR_"))
 }
 
 var userinfo = lazyregexp.Regexp{Pattern: `://[^/@\s]*@`}

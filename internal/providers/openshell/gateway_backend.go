@@ -183,14 +183,14 @@ func (x gatewayBackend) End(ctx context.Context) supervise.FenceResult {
 
 // containerStartedAt is when the engine started the sandbox's container last.
 func (b *sandbox) containerStartedAt(ctx context.Context) (time.Time, error) {
-	ours, others, err := b.l.containers(ctx)
+	own, others, err := b.l.containers(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	if len(ours) != 1 || len(others) > 0 {
-		return time.Time{}, fmt.Errorf("the engine has %d containers of the sandbox", len(ours)+len(others))
+	if len(own) != 1 || len(others) > 0 {
+		return time.Time{}, fmt.Errorf("the engine has %d containers of the sandbox", len(own)+len(others))
 	}
-	got, presence, err := b.l.e.Inspect(ctx, ours[0].ID)
+	got, presence, err := b.l.e.Inspect(ctx, own[0].ID)
 	if presence != resource.Present || got.State == nil {
 		return time.Time{}, failure.Wrap(err, failure.NotReady, "look at the container of the sandbox")
 	}

@@ -102,9 +102,9 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 		return resource.Result{Err: err}
 	}
 	defer at.Close()
-	was, whole := false, false
+	requested, whole := false, false
 	if at != nil {
-		if was, err = at.HasNote(requestNote); err != nil {
+		if requested, err = at.HasNote(requestNote); err != nil {
 			return resource.Result{Err: err}
 		}
 		presence, _ := at.Identify()
@@ -112,19 +112,19 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 	}
 	l, err := p.locate(ctx, in, s)
 	switch {
-	case err != nil && whole && !was && in.Resource == "": // it needs no gateway to tell that
+	case err != nil && whole && !requested && in.Resource == "": // it needs no gateway to tell that
 		return p.neverRequestedResult(ctx, in, s, at)
 	case err != nil:
 		return resource.Result{Resource: in.Resource, Err: err}
 	}
-	f := l.findSettled(ctx, was)
+	f := l.findSettled(ctx, requested)
 	switch {
 	case f.presence == resource.Present:
 		l.intent.Resource = f.sandbox.GetMetadata().GetId()
 		return p.removeLeftovers(ctx, in, s, at, l.acceptOrDelete(ctx, f.sandbox))
 	case f.presence == resource.Absent && in.Resource != "":
 		return p.removeLeftovers(ctx, in, s, at, l.vanishedResult(ctx))
-	case f.presence != resource.Unobserved && !was && in.Resource == "":
+	case f.presence != resource.Unobserved && !requested && in.Resource == "":
 		return p.neverRequestedResult(ctx, in, s, at)
 	case f.presence == resource.Absent:
 		f.err = unansweredError(in, s)
@@ -270,8 +270,8 @@ func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Obs
 	}
 	o := l.observe(ctx)
 	if o.Presence == resource.Absent && in.Resource == "" {
-		was, err := p.wasRequested(in, s)
-		if was {
+		requested, err := p.wasRequested(in, s)
+		if requested {
 			err = unansweredError(in, s)
 		}
 		if err != nil {
@@ -309,8 +309,8 @@ func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Resu
 	}
 	r := l.deleteAndWait(ctx)
 	if r.Outcome == resource.Done && r.Resource == "" { // none was found: the note of one that may still appear has to stay
-		was, err := p.wasRequested(in, s)
-		if was {
+		requested, err := p.wasRequested(in, s)
+		if requested {
 			err = unansweredError(in, s)
 		}
 		if err != nil {

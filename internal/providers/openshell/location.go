@@ -122,9 +122,9 @@ func phaseName(sb *wire.Sandbox) string {
 }
 
 // findSettled is find, repeated for a while where a creation may be in flight.
-func (l location) findSettled(ctx context.Context, was bool) sighting {
+func (l location) findSettled(ctx context.Context, requested bool) sighting {
 	start := l.p.c.Now()
-	flying := was && start.Sub(l.intent.At) < time.Minute
+	flying := requested && start.Sub(l.intent.At) < time.Minute
 	for pause := l.p.newBackoff(); ; {
 		f := l.find(ctx)
 		if f.presence != resource.Absent || !flying || l.intent.Resource != "" || l.p.c.Now().Sub(start) > l.p.w.settle || pause(ctx) != nil {
@@ -135,7 +135,7 @@ func (l location) findSettled(ctx context.Context, was bool) sighting {
 
 // containers are those on the engine that belong to the sandbox, in any state: ours to remove, and others that carry its id.
 // That there are none counts only where the engine says after it that it is the one of the intent.
-func (l location) containers(ctx context.Context) (ours, others []container.Summary, err error) {
+func (l location) containers(ctx context.Context) (own, others []container.Summary, err error) {
 	by := map[string]string{owned.LabelSandbox: l.intent.Resource}
 	if l.intent.Resource == "" {
 		by = map[string]string{labelName: client.Name(l.intent.Claim), client.LabelOwner: l.intent.Owner, client.LabelClaim: l.intent.Claim}
@@ -144,26 +144,26 @@ func (l location) containers(ctx context.Context) (ours, others []container.Summ
 	if err != nil {
 		return nil, nil, err
 	}
-	if ours, others = l.splitContainers(all); len(ours)+len(others) == 0 {
+	if own, others = l.splitContainers(all); len(own)+len(others) == 0 {
 		err = l.requireSameEngine(ctx)
 	}
-	return ours, others, err
+	return own, others, err
 }
 
 // splitContainers tells the containers of the sandbox from those that only carry its labels: copies of images pass them on.
-func (l location) splitContainers(all []container.Summary) (ours, others []container.Summary) {
+func (l location) splitContainers(all []container.Summary) (own, others []container.Summary) {
 	for _, c := range all {
 		if l.intent.Resource != "" && c.Labels[owned.LabelSandbox] != l.intent.Resource {
 			continue
 		}
 		late := l.intent.Resource != "" || !time.Unix(c.Created, 0).Before(l.intent.At.Add(-maxClockSkew)) // an id says it all
 		if c.Labels[client.LabelOwner] == l.intent.Owner && c.Labels[client.LabelClaim] == l.intent.Claim && c.ImageID == l.s.Image && late {
-			ours = append(ours, c)
+			own = append(own, c)
 		} else {
 			others = append(others, c)
 		}
 	}
-	return ours, others
+	return own, others
 }
 
 // requireSameEngine fails unless the engine is the one of the intent.
@@ -190,21 +190,21 @@ func (l location) observe(ctx context.Context) resource.Observation {
 	if _, known := l.p.cleared.LoadAndDelete(l.intent.Resource); known {
 		return l.combine(f, nil, nil, nil)
 	}
-	ours, others, err := l.containers(ctx)
-	return l.combine(f, ours, others, err)
+	own, others, err := l.containers(ctx)
+	return l.combine(f, own, others, err)
 }
 
 // combine is what a look at the gateway and one at the engine say together.
-func (l location) combine(f sighting, ours, others []container.Summary, err error) resource.Observation {
+func (l location) combine(f sighting, own, others []container.Summary, err error) resource.Observation {
 	o := resource.Observation{Resource: l.intent.Resource, Evidence: f.evidence}
 	switch {
 	case err != nil:
 		o.Err = err
 		o.Evidence = append(o.Evidence, l.p.evidence("the engine could not be asked: %v", err)...)
 		return o
-	case len(ours) > 0:
+	case len(own) > 0:
 		o.Presence = resource.Present
-		o.Evidence = append(o.Evidence, l.p.evidence("the %s has its container %s, %s", l.s.Engine, ours[0].ID, ours[0].State)...)
+		o.Evidence = append(o.Evidence, l.p.evidence("the %s has its container %s, %s", l.s.Engine, own[0].ID, own[0].State)...)
 		return o
 	case len(others) > 0:
 		o.Err = failure.New(failure.Retained, "the container %s carries the id of the sandbox, and is not laufwerk's", others[0].ID).
@@ -291,11 +291,11 @@ func (l location) delete(ctx context.Context, sb *wire.Sandbox) resource.Result 
 // deletion that overtakes it would leave it there, and the gateway would know nothing of it.
 func (l location) awaitContainer(ctx context.Context, sb *wire.Sandbox) error {
 	for pause := l.p.newBackoff(); l.p.c.Now().Sub(createdAt(sb)).Abs() < l.p.w.landing; {
-		ours, others, err := l.containers(ctx)
+		own, others, err := l.containers(ctx)
 		if err != nil {
 			return err
 		}
-		if len(ours)+len(others) > 0 {
+		if len(own)+len(others) > 0 {
 			return nil
 		}
 		if f := l.find(ctx); f.presence != resource.Present || f.sandbox.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_PROVISIONING {
@@ -310,12 +310,12 @@ func (l location) awaitContainer(ctx context.Context, sb *wire.Sandbox) error {
 
 // removeLeftContainers removes containers of ours that the gateway has left.
 func (l location) removeLeftContainers(ctx context.Context) resource.Result {
-	ours, others, err := l.containers(ctx)
+	own, others, err := l.containers(ctx)
 	if err != nil {
 		return resource.Result{Err: err}
 	}
 	var evidence []resource.Evidence
-	for _, c := range ours {
+	for _, c := range own {
 		done, err := l.e.Remove(ctx, c.ID)
 		evidence = append(evidence, l.p.evidence("the gateway had left the container %s; removing it: %s", c.ID, done)...)
 		if done != resource.Done {

@@ -48,14 +48,14 @@ func (b *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 
 // placeholders are the files of a login that holds placeholders. A gateway drops a credential that has expired, and says nothing.
 func (b *sandbox) placeholders(credential *agent.Credential) ([]agent.File, error) {
-	held := map[string]string{}
+	files := map[string]string{}
 	for _, kv := range b.env {
 		if name, value, ok := strings.Cut(kv, "="); ok {
-			held[name] = value
+			files[name] = value
 		}
 	}
 	for _, name := range credential.Profile.Shown {
-		if value := held[name]; value == "" || !placeholder(value) {
+		if value := files[name]; value == "" || !placeholder(value) {
 			what := "the sandbox has no placeholder " + name
 			if value != "" {
 				what = "what the sandbox has as " + name + " is no placeholder"
@@ -64,7 +64,7 @@ func (b *sandbox) placeholders(credential *agent.Credential) ([]agent.File, erro
 				WithHint("%s", rotateHint(b.def))
 		}
 	}
-	return credential.Profile.Placeholders(held, b.l.p.c.Now())
+	return credential.Profile.Placeholders(files, b.l.p.c.Now())
 }
 
 // placeholder says whether OpenShell puts something else in the place of a value, on its way out.

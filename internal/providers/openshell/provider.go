@@ -139,22 +139,22 @@ func (p *Provider) gateway(ctx context.Context, in resource.Intent, s spec) (*cl
 	if err != nil {
 		return nil, err
 	}
-	if here := g.Registration().Identity(); here != in.Endpoint {
-		return nil, otherGatewayError(in, s, here)
+	if identity := g.Registration().Identity(); identity != in.Endpoint {
+		return nil, otherGatewayError(in, s, identity)
 	}
 	return g, nil
 }
 
 // otherGatewayError is the failure of a gateway that is not the one that an intent names.
-func otherGatewayError(in resource.Intent, s spec, here string) error {
+func otherGatewayError(in resource.Intent, s spec, identity string) error {
 	again := "laufwerk resume " + in.Run
 	if in.Run == "" {
 		again = "laufwerk cleanup --all"
 	}
-	return failure.New(failure.NotReady, "another gateway is registered as %q: it is the %s, and not the %s", s.Gateway, here, in.Endpoint).
+	return failure.New(failure.NotReady, "another gateway is registered as %q: it is the %s, and not the %s", s.Gateway, identity, in.Endpoint).
 		WithHint("%s   # once that gateway is registered under this alias again\n%s --accept-identity %s   # if it is the same gateway, with new certificates or at another port",
-			again, again, failure.Quote(in.Endpoint+"="+here)).
-		WithField("recorded", in.Endpoint).WithField("answers", here)
+			again, again, failure.Quote(in.Endpoint+"="+identity)).
+		WithField("recorded", in.Endpoint).WithField("answers", identity)
 }
 
 // engine is the one that an intent's sandbox runs on.

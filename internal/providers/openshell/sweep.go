@@ -207,17 +207,17 @@ func (w *bulkDelete) observe(ctx context.Context) {
 			out.Observation = resource.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence}
 			return
 		}
-		ours, others := l.splitContainers(sight.containers)
+		own, others := l.splitContainers(sight.containers)
 		err := sight.err
-		if len(ours) > 0 { // the gateway has left it, or does not go on with its end
+		if len(own) > 0 { // the gateway has left it, or does not go on with its end
 			r := l.removeLeftContainers(ctx)
 			if out.Result.Evidence = append(out.Result.Evidence, r.Evidence...); r.Outcome != resource.Done {
 				out.Observation = resource.Observation{Presence: resource.Present, Resource: in.Resource, Err: r.Err}
 				return
 			}
-			ours, others, err = l.containers(ctx)
+			own, others, err = l.containers(ctx)
 		}
-		out.Observation = l.combine(f, ours, others, err)
+		out.Observation = l.combine(f, own, others, err)
 		if p := out.Observation.Presence; p == resource.Absent || p == resource.Residue {
 			at := w.p.directory(in, s)
 			out.Result = at.Clear(ctx, out.Result)

@@ -30,11 +30,11 @@ func (p *Provider) verifySandbox(ctx context.Context, g *client.Gateway, e *dock
 		return different("%s", why)
 	}
 	var source wire.PolicySource
-	var ours, others []container.Summary
+	var own, others []container.Summary
 	var looks errgroup.Group
 	looks.Go(func() (err error) { source, err = g.PolicySource(ctx, in.Resource); return err })
 	looks.Go(func() (err error) {
-		ours, others, err = location{p: p, intent: in, s: s, g: g, e: e}.containers(ctx)
+		own, others, err = location{p: p, intent: in, s: s, g: g, e: e}.containers(ctx)
 		return err
 	})
 	if err := looks.Wait(); err != nil {
@@ -45,17 +45,17 @@ func (p *Provider) verifySandbox(ctx context.Context, g *client.Gateway, e *dock
 			WithHint("openshell policy get --global --gateway %s   # it has to be deleted for this target", failure.Quote(s.Gateway))}
 	}
 	switch {
-	case len(ours)+len(others) == 0:
+	case len(own)+len(others) == 0:
 		return &unusableError{failure.New(failure.NotReady, "the sandbox runs, and the %s has no container of it: the gateway %q works with another engine, or on another host", s.Engine, s.Gateway).
 			WithHint("export LAUFWERK_DOCKER_HOST=unix:///…   # the socket of the gateway's engine")}
-	case len(ours) == 0:
+	case len(own) == 0:
 		return different("its container %s was made from the image %s, or does not have its labels", others[0].ID, others[0].ImageID)
-	case len(ours)+len(others) > 1:
-		return different("%d containers carry its id", len(ours)+len(others))
+	case len(own)+len(others) > 1:
+		return different("%d containers carry its id", len(own)+len(others))
 	}
-	got, presence, err := e.Inspect(ctx, ours[0].ID)
+	got, presence, err := e.Inspect(ctx, own[0].ID)
 	if presence != resource.Present {
-		return failure.Wrap(err, failure.NotReady, "look at the container %s of the sandbox", ours[0].ID)
+		return failure.Wrap(err, failure.NotReady, "look at the container %s of the sandbox", own[0].ID)
 	}
 	if why := containerDiffers(got, s); why != "" {
 		return different("%s", why)

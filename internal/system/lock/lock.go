@@ -185,8 +185,8 @@ func Query(path string) (Holder, bool, error) {
 
 // QueryFile is Query of an open file.
 func QueryFile(f *files.File) (Holder, bool, error) {
-	is, err := isLocked(f)
-	if err != nil || !is {
+	locked, err := isLocked(f)
+	if err != nil || !locked {
 		return Holder{}, false, err
 	}
 	var h Holder

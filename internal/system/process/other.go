@@ -30,7 +30,7 @@ func Self() (Identity, error)                                  { return Identity
 func KillStopped(string, ...string) int                        { return 0 }
 func Probe(Identity) Liveness                                  { return OtherNamespace }
 func Signal(Identity, syscall.Signal) error                    { return ErrUnsupported }
-func Reap() (ended []Status, none bool)                        { return nil, true }
+func Reap() (ended []Status, empty bool)                       { return nil, true }
 func Descendants(int) []Identity                               { return nil }
 func KillChildren() int                                        { return 0 }
 func KillDescendants()                                         {}

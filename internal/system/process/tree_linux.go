@@ -20,7 +20,7 @@ func BecomeSubreaper() error {
 
 // Reap collects the children that have ended. None says that there is no child left at all, living or ended; for a
 // subreaper this is the proof that no descendant is left either.
-func Reap() (ended []Status, none bool) {
+func Reap() (ended []Status, empty bool) {
 	for {
 		var ws unix.WaitStatus
 		pid, err := unix.Wait4(-1, &ws, unix.WNOHANG|unix.WALL, nil)
