@@ -696,7 +696,7 @@ func (w *Machine) HasAttached(run string) bool {
 // CheckPrepared checks that exactly one tree is there, and that the receipt names its program.
 func (w *Machine) CheckPrepared() {
 	w.T.Helper()
-	installed, err := agent.ReadInstalled(w.Home, codex.New())
+	installed, err := agent.ReadInstalled(w.Home, codex.New(), "")
 	if err != nil {
 		w.T.Fatal(err)
 	}

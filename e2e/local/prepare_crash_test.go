@@ -78,7 +78,7 @@ func TestPrepareKilledAnywhereConverges(t *testing.T) {
 		}
 		_ = cmd.Process.Signal(syscall.SIGKILL)
 		_ = cmd.Wait()
-		if _, err := agent.ReadInstalled(w.Home, codex.New()); err == nil {
+		if _, err := agent.ReadInstalled(w.Home, codex.New(), ""); err == nil {
 			t.Fatal("it is prepared already")
 		}
 		if code, _, errs := w.Run(env, "prepare", "local"); code != 0 {

@@ -28,6 +28,8 @@ type Credential struct {
 	Title string // of the program, for people: "Codex"
 	Renew string // the command that logs the user in anew: "codex login"
 	File  string // the name of the login's file in the program's home
+	// APIKeys are the variables with which the program would bill by use instead: no agent gets them.
+	APIKeys []string
 	// Read reads the user's own login. What keeps it from being used is a failure of kind NotReady with the command to type.
 	Read func(u User) (Login, error)
 	// Secrets are the secrets in the content of a File, whatever state it is in: none where nothing can be read.

@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 
+	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/failure"
 )
 
@@ -43,10 +44,19 @@ func (l Programs) ForImage(credentials []string) (first Program) {
 	return first
 }
 
-// HomeVariables are the variables that lead programs to their private homes: sessions set them.
-func (l Programs) HomeVariables() (out []string) {
+// Refused are the variables that nobody can give to sessions: own ones of theirs, those that lead programs to their private
+// homes, and API keys.
+func (l Programs) Refused(own ...string) environment.Refused {
 	for _, p := range l.Installable() {
-		out = append(out, p.Recipe().HomeVariable)
+		own = append(own, p.Recipe().HomeVariable)
+	}
+	return environment.Refused{Own: own, APIKeys: l.APIKeys()}
+}
+
+// APIKeys are the variables with which programs would bill by use.
+func (l Programs) APIKeys() (out []string) {
+	for _, c := range l.credentials() {
+		out = append(out, c.APIKeys...)
 	}
 	return out
 }
@@ -105,7 +115,7 @@ func (l Programs) credentials() (out []*Credential) {
 
 // announcedCredentials are logins that options accept already, of programs that a build need not have.
 func announcedCredentials() []*Credential {
-	return []*Credential{{Kind: "claude-subscription", Title: "Claude Code"}}
+	return []*Credential{{Kind: "claude-subscription", Title: "Claude Code", APIKeys: []string{"ANTHROPIC_API_KEY"}}}
 }
 
 // NativeBinary is the path of a program's executable below its installed tree, with slashes. A platform that it does not run on is

@@ -117,17 +117,17 @@ func ReceiptPath(home, program string) string {
 const OwnBinary = "own"
 
 // ReadInstalled is the receipt of a program with a recipe that is there, as its recipe has it or as the user brought it. Otherwise it is a failure
-// of kind NotReady with the command to type.
-func ReadInstalled(home string, p Program) (Receipt, error) {
+// of kind NotReady; install is the command to type.
+func ReadInstalled(home string, p Program, install string) (Receipt, error) {
 	r, err := readReceipt(home, p.Name())
 	if recipe := p.Recipe(); err == nil && r.Recipe != OwnBinary && r.Recipe != recipe.Digest() {
-		err = failure.New(failure.NotReady, "%s %s was prepared by another version of laufwerk; this one needs %s", p.Title(), r.Version, recipe.Version).
-			WithHint(installHint)
+		err = failure.New(failure.NotReady, "%s %s was prepared by another version of laufwerk; this one needs %s", p.Title(), r.Version, recipe.Version)
+	}
+	if f := failure.As(err); f != nil {
+		f.WithHint("%s", install)
 	}
 	return r, err
 }
-
-const installHint = "laufwerk prepare local"
 
 func readReceipt(home, program string) (Receipt, error) {
 	path := ReceiptPath(home, program)
@@ -135,14 +135,14 @@ func readReceipt(home, program string) (Receipt, error) {
 	err := files.ReadJSON(path, &r)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return r, failure.New(failure.NotReady, "%s is not prepared for local targets", program).WithHint(installHint)
+		return r, failure.New(failure.NotReady, "%s is not prepared for local targets", program)
 	case err != nil:
-		return r, failure.New(failure.NotReady, "the receipt of %s cannot be read: %v", program, err).WithPaths(path).WithHint(installHint)
+		return r, failure.New(failure.NotReady, "the receipt of %s cannot be read: %v", program, err).WithPaths(path)
 	case r.Program != program || !filepath.IsAbs(r.Path):
-		return r, failure.New(failure.NotReady, "the receipt of %s does not say where the program is", program).WithPaths(path).WithHint(installHint)
+		return r, failure.New(failure.NotReady, "the receipt of %s does not say where the program is", program).WithPaths(path)
 	}
 	if info, err := files.Stat(r.Path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return r, failure.New(failure.NotReady, "%s was prepared, and is not there any more", program).WithPaths(r.Path).WithHint(installHint)
+		return r, failure.New(failure.NotReady, "%s was prepared, and is not there any more", program).WithPaths(r.Path)
 	}
 	return r, nil
 }

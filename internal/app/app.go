@@ -42,7 +42,7 @@ func entries() map[string]Entry {
 // Commands make the commands of the tree, by their names.
 func Commands(d *cli.Deps) cli.Commands {
 	return cli.NewCommands(d, cli.UseCases{
-		Open: opens(d), Projects: projects{d}, Preparation: preparations(d), Programs: programs(d.Env),
+		Open: opens(d), Projects: projects{d}, Preparation: preparations(d), ImageKinds: imageKinds(), Programs: programs(d.Env),
 		Doctor: examines(d), Gateway: newGateways(d.Env).at,
 	})
 }

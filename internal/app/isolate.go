@@ -9,6 +9,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/agent/command"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/guest/carried"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/project"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/docker"
@@ -21,11 +22,14 @@ import (
 
 // programs are the agent programs of this build, in the order in which people are told of them.
 func programs(env *system.Env) agent.Programs {
-	return agent.Programs{
+	list := agent.Programs{
 		codex.New(),
-		command.New(env.Vars),
 	}
+	return append(list, command.New(env.Vars, list.APIKeys()...))
 }
+
+// imageKinds are the kinds of targets whose sessions start from prepared images.
+func imageKinds() []imagecache.Kind { return []imagecache.Kind{docker.Images(), openshell.Images()} }
 
 // parts are the providers and agent programs of this build.
 type parts struct {

@@ -7,10 +7,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
 	"github.com/laufwerk/laufwerk/internal/guest/carried"
-	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/prepare"
-	"github.com/laufwerk/laufwerk/internal/providers/docker"
-	"github.com/laufwerk/laufwerk/internal/providers/openshell"
 	"github.com/laufwerk/laufwerk/internal/redact"
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/system"
@@ -22,7 +19,7 @@ func preparations(d *cli.Deps) *prepare.Service {
 	return &prepare.Service{
 		Vars: d.Env.Vars, UserHome: d.Env.Home(), Now: d.Env.Now, Command: "laufwerk " + redact.Line(strings.Join(d.Env.Args, " ")),
 		Say:   func(format string, args ...any) { d.UI.Talkf(format, args...) },
-		Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Program: programs(d.Env).ForImage(nil),
+		Kinds: imageKinds(), Programs: programs(d.Env),
 		Home: func() (string, error) {
 			set, err := d.Settings()
 			if err != nil {

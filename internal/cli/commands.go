@@ -22,6 +22,7 @@ type UseCases struct {
 	Programs agent.Programs // of this build
 	// Preparation makes what targets need ready.
 	Preparation Preparation
+	ImageKinds  []imagecache.Kind // whose images can be prepared: each has a command below prepare
 	// Doctor makes the options of an examination; probe says whether it may allocate.
 	Doctor func(probe bool) doctor.Options
 	// Gateway connects to the OpenShell gateway that is registered under an alias.
@@ -40,18 +41,12 @@ type Projects interface {
 
 // Preparation is what commands need of prepare.Service.
 type Preparation interface {
-	Local(ctx context.Context, r prepare.LocalRequest) (prepare.LocalResult, error)
+	Local(ctx context.Context, r prepare.LocalRequest) ([]prepare.LocalResult, error)
 	Images(ctx context.Context, r prepare.ImageRequest) ([]prepare.TargetImage, error)
 	NewTarget(ctx context.Context, root, kind, id string) (*prepare.TargetImage, error)
 	ListImages(ctx context.Context, directory string) ([]imagecache.Image, error)
 	PruneImages(ctx context.Context, directory string, dry bool) ([]imagecache.Pruned, error)
 }
-
-// The kinds of targets that commands are for.
-const (
-	kindDocker    = "docker"
-	kindOpenShell = "openshell"
-)
 
 // constructors is the table of all commands below the root.
 func constructors() map[string]func(*Deps) *cobra.Command {

@@ -44,7 +44,7 @@ func runImagesList(ctx context.Context, o *imagesOptions) error {
 		rows = append(rows, []any{imageName(i), i.Kind, i.State, i.Version, redact.Line(i.Base), imageSize(i.Bytes), imageTime(i.CreatedAt), imageUsers(i)})
 	}
 	ui := o.UI
-	ui.Table([]string{"IMAGE", "FOR", "STATE", "CODEX", "BASE", "SIZE", "CREATED", "NEEDED BY"}, rows)
+	ui.Table([]string{"IMAGE", "FOR", "STATE", "VERSION", "BASE", "SIZE", "CREATED", "NEEDED BY"}, rows)
 	if len(all) == 0 {
 		ui.Talkf("no prepared images\n")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/claims"
 	"github.com/laufwerk/laufwerk/internal/dockerengine"
@@ -86,7 +87,7 @@ func (w *imagesFixture) laufwerk(tty bool, args ...string) (code int, out, errs 
 		return dockerengine.Connect(ctx, dockerengine.Endpoint{Host: w.endpoint, Origin: "the test"})
 	}
 	service := &prepare.Service{
-		Command: "test", Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Program: codex.New(), Engine: connect,
+		Command: "test", Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Programs: agent.Programs{codex.New()}, Engine: connect,
 		Open: func(context.Context, bool) (prepare.Opened, error) {
 			driver := claims.NewDriver(claims.Options{Store: w.store, Now: time.Now, Owner: w.store.ID})
 			return prepare.Opened{Home: w.home, Claims: driver}, nil

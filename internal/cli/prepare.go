@@ -5,7 +5,11 @@ import (
 )
 
 func newPrepare(d *Deps) *cobra.Command {
-	g := newGroup("prepare", "Install or build what execution targets need", newPrepareLocal(d), newPrepareImages(d, kindDocker), newPrepareImages(d, kindOpenShell))
+	commands := []*cobra.Command{newPrepareLocal(d)}
+	for _, kind := range d.ImageKinds {
+		commands = append(commands, newPrepareImages(d, kind))
+	}
+	g := newGroup("prepare", "Install or build what execution targets need", commands...)
 	g.GroupID = sectionStart
 	return g
 }

@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
+	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/options"
 	"github.com/laufwerk/laufwerk/internal/prepare"
 	"github.com/laufwerk/laufwerk/internal/redact"
@@ -23,49 +26,13 @@ type prepareImagesOptions struct {
 	Request prepare.ImageRequest
 }
 
-// prepareHelp is the help of the command for a kind.
-type prepareHelp struct{ short, long, example, cache string }
-
-func prepareHelps() map[string]prepareHelp {
-	return map[string]prepareHelp{kindDocker: {
-		short: "Build the images for the containers of Docker targets",
-		long: `Build the images of the project's Docker targets: a base image plus the version of Codex that this version of laufwerk is made
-for, installed from a lockfile with checksums, tested in a container, and recorded in a receipt. While the receipt is valid
-nothing is done, so that the command can be called before every run; after an upgrade of laufwerk it builds the images again.
-Outside of a project the standard image is built. The containers in which images are built have no access to workspaces and
-logins.
-
-The base image needs Node.js 22 or newer with npm or pnpm, git, bash and setsid. The values of --ca, --npmrc, --registry and
---proxy are used for the installation only and are not stored in an image.`,
-		example: "$ laufwerk prepare docker\n\n# One target, from your own base image\n$ laufwerk prepare docker --target docker --image registry.example/team/node:22\n\n" +
-			"# Behind a proxy that intercepts TLS\n$ laufwerk prepare docker --proxy http://proxy.example:3128 --ca /etc/ssl/certs/ca-certificates.crt",
-		cache: "images/",
-	}, kindOpenShell: {
-		short: "Build the images for the sandboxes of OpenShell targets",
-		long: `Build the images of the project's OpenShell targets: a base image plus the version of Codex that this version of laufwerk is
-made for, in /sandbox/.harness-bootstrap, where network policies expect it, and the directories that a sandbox's file system
-policy names. Codex is installed from a lockfile with checksums, tested in a container, and recorded in a receipt; while the
-receipt is valid nothing is done. The containers in which images are built have no access to workspaces and credentials.
-
-Then a sandbox is made from the image and removed, which shows that the gateway makes sandboxes on the engine of this host, and
-that they have access to files of this host. If the gateway is not registered or the target's gateway provider does not exist,
-the image is built, and this test is reported as pending.
-
-The base image needs Node.js 22 or newer with npm or pnpm, git, bash, setsid and ip (iproute2), and no VOLUME. The values of
---ca, --npmrc, --registry and --proxy are used for the installation only and are not stored in an image.`,
-		example: "$ laufwerk prepare openshell\n\n# One target, from your own base image\n$ laufwerk prepare openshell --target secure-coding --image registry.example/team/node:22",
-		cache:   "images/openshell/",
-	}}
-}
-
-func newPrepareImages(d *Deps, kind string) *cobra.Command {
-	o := &prepareImagesOptions{Deps: d, Request: prepare.ImageRequest{Kind: kind, Dir: d.Env.Dir}}
-	says := prepareHelps()[kind]
+func newPrepareImages(d *Deps, kind imagecache.Kind) *cobra.Command {
+	o := &prepareImagesOptions{Deps: d, Request: prepare.ImageRequest{Kind: kind.Name, Dir: d.Env.Dir}}
 	cmd := &cobra.Command{
-		Use:     kind,
-		Short:   says.short,
-		Long:    says.long,
-		Example: says.example,
+		Use:     kind.Name,
+		Short:   kind.Help.Short,
+		Long:    fmt.Sprintf(kind.Help.Long, d.installedTitles()),
+		Example: kind.Help.Example,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.checkFlags(cmd); err != nil {
 				return err
@@ -76,7 +43,7 @@ func newPrepareImages(d *Deps, kind string) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Request.Target, "target", "", "build the image of the target `ID` alone")
 	f.StringVar(&o.Request.Image, "image", "", "use the base image `REF` instead of the public image of Node.js 22")
-	f.StringVar(&o.Request.Cache, "cache-directory", "", "keep receipts in `DIR` (default: the directory in the target's options, or else "+says.cache+" in $LAUFWERK_HOME)")
+	f.StringVar(&o.Request.Cache, "cache-directory", "", "keep receipts in `DIR` (default: the directory in the target's options, or else "+path.Join("images", kind.Directory)+"/ in $LAUFWERK_HOME)")
 	f.StringVar(&o.Request.Settings.CA, "ca", "", "also trust the certificates in `FILE`, in PEM (default: the file that NODE_EXTRA_CA_CERTS or npm_config_cafile names)")
 	f.StringVar(&o.Request.Settings.NPMRC, "npmrc", "", "install with the npm configuration in `FILE`")
 	f.StringVar(&o.Request.Settings.Registry, "registry", "", "install from the npm registry at `URL` (default: npm_config_registry, or else the public registry)")
@@ -125,9 +92,9 @@ func (o *prepareImagesOptions) checkFlags(cmd *cobra.Command) error {
 		}
 		r.Resources.MemoryBytes = n
 	}
-	for _, path := range []*string{&r.Cache, &r.Settings.CA, &r.Settings.NPMRC} {
-		if *path != "" {
-			*path = o.Path(*path)
+	for _, named := range []*string{&r.Cache, &r.Settings.CA, &r.Settings.NPMRC} {
+		if *named != "" {
+			*named = o.Path(*named)
 		}
 	}
 	return nil

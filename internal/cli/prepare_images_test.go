@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/laufwerk/laufwerk/internal/imagecache"
 	"github.com/laufwerk/laufwerk/internal/prepare"
+	"github.com/laufwerk/laufwerk/internal/providers/docker"
+	"github.com/laufwerk/laufwerk/internal/providers/openshell"
 	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
@@ -30,7 +33,9 @@ func requestOf(t *testing.T, dir string, args ...string) (r prepare.ImageRequest
 	var stdout, stderr bytes.Buffer
 	env := &system.Env{Args: append([]string{"prepare"}, args...), Vars: map[string]string{"HOME": t.TempDir()}, Dir: dir, Out: &stdout, Err: &stderr, Now: time.Now}
 	code := Execute(t.Context(), env, func(d *Deps) Commands {
-		return NewCommands(d, UseCases{Preparation: recordingPreparation{request: &r}})
+		return NewCommands(d, UseCases{
+			Preparation: recordingPreparation{request: &r}, ImageKinds: []imagecache.Kind{docker.Images(), openshell.Images()},
+		})
 	})
 	if code != 0 {
 		t.Fatalf("%v: exit %d\n%s%s", args, code, stdout.String(), stderr.String())

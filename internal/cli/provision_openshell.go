@@ -23,6 +23,9 @@ type provisionOpenShellOptions struct {
 	DryRun  bool
 }
 
+// kindOpenShell is the kind of targets behind an OpenShell gateway.
+const kindOpenShell = "openshell"
+
 func newProvisionOpenShell(d *Deps) *cobra.Command {
 	o := &provisionOpenShellOptions{Deps: d}
 	cmd := &cobra.Command{

@@ -146,7 +146,7 @@ func Examine(ctx context.Context, o Options) (Report, error) {
 		info := p.Info()
 		rep.Targets = append(rep.Targets, Target{
 			ID: def.ID, Kind: def.Kind, Isolation: info.Isolation, Limits: append([]string{}, info.Limits...), ReadOnly: info.ReadOnly,
-			Inference: "untested", Login: d.loginOf(p, def),
+			Inference: "untested", Login: d.loginOf(def),
 		})
 		each = append(each, d.targetChecks(p, def)...)
 	}

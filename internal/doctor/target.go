@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -16,12 +15,8 @@ import (
 )
 
 // loginOf is the first login that a target gives to agents and that can be used; nil for none.
-func (d *doctor) loginOf(p providers.Provider, def targets.Definition) *Login {
-	raw, err := json.Marshal(def)
-	if err != nil {
-		return nil
-	}
-	given := p.Credentials(raw)
+func (d *doctor) loginOf(def targets.Definition) *Login {
+	given := def.Credentials()
 	for _, program := range d.Programs {
 		credential := program.Credential()
 		if credential == nil || !slices.Contains(given, credential.Kind) {

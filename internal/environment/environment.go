@@ -22,16 +22,19 @@ type Value struct {
 	FromHost string // "" for a literal
 }
 
-// APIKeys never reach an agent: a run never falls back to billing by use.
-func APIKeys() []string { return []string{"OPENAI_API_KEY", "CODEX_API_KEY", "ANTHROPIC_API_KEY"} }
+// Refused are names of variables that nobody can give to agents.
+type Refused struct {
+	Own     []string // sessions set them themselves
+	APIKeys []string // a run never falls back to billing by use
+}
+
+// Has says whether no agent may get a variable of this name, wherever it comes from. Sessions set their own in its place.
+func (r Refused) Has(name string) bool {
+	return slices.Contains(r.APIKeys, name) || strings.HasPrefix(name, reserved)
+}
 
 // reserved starts the names that are laufwerk's own.
 const reserved = "LAUFWERK_"
-
-// IsRefused says whether no agent may get a variable of this name, wherever it comes from.
-func IsRefused(name string) bool {
-	return slices.Contains(APIKeys(), name) || strings.HasPrefix(name, reserved)
-}
 
 // MarshalJSON writes a value as it was given: a string, or {"fromHost": name}.
 func (v Value) MarshalJSON() ([]byte, error) {
@@ -57,8 +60,8 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 }
 
 // Parse reads the option at path. Its failures name the option and what was expected and came; values are not repeated,
-// since they may be secret. Nil stands for no variables. Sessions set the variables of own themselves: these are refused.
-func Parse(path string, raw json.RawMessage, own ...string) (Environment, error) {
+// since they may be secret. Nil stands for no variables.
+func Parse(path string, raw json.RawMessage, refused Refused) (Environment, error) {
 	if options.Absent(raw) {
 		return nil, nil
 	}
@@ -69,13 +72,13 @@ func Parse(path string, raw json.RawMessage, own ...string) (Environment, error)
 	out := Environment{}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		at := path + "." + name
-		if err := checkName(at, name); err != nil {
+		if err := refused.check(at, name); err != nil {
 			return nil, err
 		}
-		if slices.Contains(own, name) {
+		if slices.Contains(refused.Own, name) {
 			return nil, options.Invalid(at, "expected no %s: every session has one of its own", name)
 		}
-		v, err := parseValue(at, given[name])
+		v, err := parseValue(at, given[name], refused)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +87,7 @@ func Parse(path string, raw json.RawMessage, own ...string) (Environment, error)
 	return out, nil
 }
 
-func parseValue(at string, raw json.RawMessage) (v Value, err error) {
+func parseValue(at string, raw json.RawMessage, refused Refused) (v Value, err error) {
 	if json.Unmarshal(raw, &v.Literal) == nil && options.Kind(raw) == "a string" {
 		if strings.ContainsRune(v.Literal, 0) {
 			return v, options.Invalid(at, "expected a value without NUL bytes")
@@ -101,10 +104,10 @@ func parseValue(at string, raw json.RawMessage) (v Value, err error) {
 	if json.Unmarshal(fields["fromHost"], &v.FromHost) != nil || v.FromHost == "" {
 		return v, options.Invalid(at+".fromHost", "expected the name of a variable of the worker's environment, got %s", options.Kind(fields["fromHost"]))
 	}
-	return v, checkName(at+".fromHost", v.FromHost)
+	return v, refused.check(at+".fromHost", v.FromHost)
 }
 
-func checkName(at, name string) error {
+func (r Refused) check(at, name string) error {
 	for i, c := range name {
 		if c != '_' && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
 			return options.Invalid(at, "expected a name of letters, digits and _ that does not begin with a digit, got %q", name)
@@ -113,7 +116,7 @@ func checkName(at, name string) error {
 	switch {
 	case name == "":
 		return options.Invalid(at, "expected a name, got an empty one")
-	case slices.Contains(APIKeys(), name):
+	case slices.Contains(r.APIKeys, name):
 		return options.Invalid(at, "expected no API key: %s is refused, since a run must never fall back to billing by use", name)
 	case strings.HasPrefix(name, reserved):
 		return options.Invalid(at, "expected a name that does not begin with %s: these are laufwerk's own", reserved)

@@ -1,5 +1,7 @@
-// Package guest is our binary inside a sandbox, where it is mounted read-only. There may be no shell, no user database, no writable
-// root file system, no name and no capabilities of the user. Init, Supervise and so on are its command lines.
+// Package inside is what our own binary does inside a sandbox, where it is mounted read-only and may be all that there is:
+// no shell, no user database, a root file system that cannot be written, a user without a name and without capabilities.
+//
+// The worker starts it there with one hidden first argument. Init, Supervise and so on are the command lines.
 package guest
 
 import (
@@ -15,27 +17,28 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
-// Argument is the hidden command of the binary; a subcommand follows.
+// Argument is the hidden command of the binary; what to do follows.
 const Argument = "__inside"
 
-// Binary is the path of the binary in a sandbox.
+// Binary is where a sandbox has the binary.
 const Binary = "/opt/laufwerk/laufwerk"
 
-// Init is the sandbox's first process. It reaps orphans, no signal from inside ends it, and it writes nonce into the file ready,
-// which it keeps locked while it lives: see Observe. The directory of ready must exist.
-// An image can redirect mounts through symbolic links, and put its user into groups. Init exits with ExitLinks where a link is on
-// the way to one of mounts, and with ExitGroups where it has another group than its own.
+// Init is the sandbox's first process. It reaps what loses its parent, no signal from inside ends it, and it writes nonce
+// into the file ready, which it keeps locked for as long as it lives: see Look. The directory of ready must be there.
+// Before that it makes sure that the sandbox is what it should be: an image can have links where something is to be mounted,
+// so that it is mounted elsewhere, and can put its user into groups. It ends with ExitLinks where there is a link on the way
+// to one of mounts, and with ExitGroups if it has a group besides its own.
 func Init(ready, nonce string, mounts ...string) []string {
 	return append([]string{Binary, Argument, "init", ready, nonce}, mounts...)
 }
 
-// Serve is Init that also keeps a supervisor waiting at StandbyName beside ready: see TakeStandby.
+// Serve is Init, and keeps a supervisor standing by at StandbyName beside ready: see Take.
 func Serve(ready, nonce string, mounts ...string) []string {
 	return append([]string{Binary, Argument, "serve", ready, nonce}, mounts...)
 }
 
-// MainProcess is the main process of a sandbox with a foreign init. Like Init it writes nonce into the file ready, keeps that locked
-// and ignores signals; it does not reap.
+// MainProcess is the main process of a sandbox whose first process is somebody else's. As Init it writes nonce into the file ready and
+// keeps that locked for as long as it lives, and no signal that can be ignored ends it; what loses its parent is not its affair.
 func MainProcess(ready, nonce string) []string {
 	return []string{Binary, Argument, "hold", ready, nonce}
 }
@@ -46,17 +49,18 @@ const (
 	ExitGroups = 22
 )
 
-// Supervise is a supervisor with the directory of records dir, which must exist: see supervise.Handshake. It outlives its parent.
+// Supervise is a supervisor on the directory of records dir, which must be there: see supervise.Handshake. It outlives
+// what started it.
 func Supervise(dir string) []string { return []string{Binary, Argument, supervise.InsideArgument, dir} }
 
-// SuperviseFrom is Supervise with a spec that is too large for stdin: it reads and removes the files parts. An agent may write
-// there, but not change arguments, which have the SHA-256 sum of the spec in hex.
+// SuperviseFrom is Supervise where what it is to be handed does not fit on its stdin: it is in parts, which are removed, and
+// has the SHA-256 sum in hex. An agent may write where the parts are, and no arguments.
 func SuperviseFrom(dir, sum string, parts ...string) []string {
 	return slices.Concat([]string{Binary, Argument, "from", sum}, parts, []string{supervise.InsideArgument, dir})
 }
 
-// Standby is a supervisor that waits at socket for an operation: see TakeStandby. Once it waits it prints what Environment prints.
-// Where another one waits already, it exits after that.
+// Standby is a supervisor that waits at socket until it is told of an operation: see Take. As soon as it does it prints what
+// Environment prints. Where another one waits there already, it ends after that.
 func Standby(socket string) []string {
 	return []string{Binary, Argument, supervise.StandbyArgument, socket}
 }
@@ -67,22 +71,23 @@ func Interrupt(dir string) []string { return []string{Binary, Argument, "interru
 // Fence ends everything of the operation in dir: see ReadFence.
 func Fence(dir string) []string { return []string{Binary, Argument, "fence", dir} }
 
-// PutFile atomically replaces path by a file with size bytes from stdin and exactly these mode bits, and makes the directories above
-// it. It follows no link below the mount that holds path.
+// PutFile makes a file of the size bytes that come on stdin, with exactly these mode bits, whole or not at all, in place of
+// whatever has its name, and the directories above it. It exits with 0 once the file is there. No link is followed below the
+// mount that holds path.
 func PutFile(path string, mode fs.FileMode, size int) []string {
 	return []string{Binary, Argument, "put", path, strconv.FormatUint(uint64(mode.Perm()), 8), strconv.Itoa(size)}
 }
 
-// Probe prints what the sandbox has: see ProbeResult.
+// Probe tells what the sandbox has: see ProbeResult.
 func Probe() []string { return []string{Binary, Argument, "probe"} }
 
-// Environment prints the environment that the sandbox gives to programs: see ReadEnvironment.
+// Environment tells with what environment programs are started in the sandbox: see ReadEnvironment.
 func Environment() []string { return []string{Binary, Argument, "environment"} }
 
-// memoryLimit is the soft limit of the heap in bytes: these processes count against the sandbox's memory.
+// memoryLimit is the heap in bytes from which on these processes rather work than grow: they count against the sandbox's limit.
 const memoryLimit = 16 << 20
 
-// Main exits with 0, with 1 and the reason on stderr, or with 2 for a wrong command line.
+// Main is the entry. Its exit codes are 0, 1 for what failed, with the reason on stderr, and 2 for a wrong command line.
 func Main(env *system.Env, args []string) int {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(memoryLimit)

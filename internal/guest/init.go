@@ -15,8 +15,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-// initialise is the first process of a sandbox. With serves a supervisor waits before it announces that it is ready. Without, it
-// starts nothing and ignores SIGCHLD, so that the kernel reaps orphans.
+// initialise is the first process of a sandbox. One that serves keeps a supervisor standing by, the first one before it says
+// that it is ready. One that does not starts nothing, and what loses its parent is reaped by the kernel, because it ignores
+// the ends of children.
 func initialise(env *system.Env, ready, nonce string, mounts []string, serves bool) int {
 	catch, before := process.IgnoreSignals, func() {}
 	if serves {
@@ -38,7 +39,7 @@ func initialise(env *system.Env, ready, nonce string, mounts []string, serves bo
 	return code
 }
 
-// serveStandby keeps a supervisor waiting, and returns when the first one does or standbyStartLimit has passed.
+// serveStandby sees to it that a supervisor stands by, and returns when one does, or need not be waited for any more.
 func serveStandby(env *system.Env, socket string) {
 	process.SpareThreads()
 	stands := make(chan struct{})
@@ -49,7 +50,7 @@ func serveStandby(env *system.Env, socket string) {
 	}
 }
 
-// standbyStartLimit bounds the wait for the first supervisor; the sandbox can be used without.
+// standbyStartLimit bounds what a sandbox waits for its first supervisor to stand by: it can be used without.
 const standbyStartLimit = 2 * time.Second
 
 // runMainProcess is the main process of a sandbox. It starts nothing.
@@ -60,7 +61,7 @@ func runMainProcess(env *system.Env, ready, nonce string) int {
 	return failure.ExitFailed
 }
 
-// blockForever announces this process and blocks. It returns only with an error.
+// blockForever announces that this process runs, and then does nothing else for as long as it lives. It returns only with an error.
 func blockForever(ready, nonce string) error {
 	announcement, err := announce(ready, nonce)
 	if err != nil {
@@ -72,7 +73,7 @@ func blockForever(ready, nonce string) error {
 	return nil
 }
 
-// requireNoLinks fails where a path has a symbolic link in it.
+// requireNoLinks makes sure that the paths lead where they say.
 func requireNoLinks(paths []string) error {
 	for _, path := range paths {
 		for i := 1; i <= len(path); i++ {
@@ -90,3 +91,10 @@ func requireNoLinks(paths []string) error {
 	}
 	return nil
 }
+
+// Seen without Locked: its files are this host's, but locks do not reach from there to here.
+const (
+	Unobserved Proof = iota // no such file, or another nonce in it
+	Seen                    // the nonce is there
+	Locked                  // and the file is locked
+)

@@ -2,19 +2,22 @@ package guest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/laufwerk/laufwerk/internal/sha256hex"
+	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// maxParts bounds the size of all parts together, in bytes.
+// maxParts bounds what is read of parts together, in bytes.
 const maxParts = 64 << 20
 
-// partFiles reads the concatenation of files and removes them.
+// partFiles are files that together are a supervisor's input. They are gone once they were read.
 type partFiles struct {
 	sum   string
 	names []string
@@ -65,4 +68,35 @@ func readOnce(name string, limit int64) ([]byte, error) {
 		err = fmt.Errorf("the parts have more than %d bytes", maxParts)
 	}
 	return b, errors.Join(err, dir.Remove(filepath.Base(name)))
+}
+
+// maxEnvironment is the most that environment prints, in bytes: an answer from inside is kept up to a size only.
+const maxEnvironment = 60 << 10
+
+type environmentReport struct {
+	Env []string `json:"env"`
+}
+
+// printEnvironment tells what whoever starts programs in the sandbox gives them: a proxy, certificates, placeholders of logins.
+func printEnvironment(env *system.Env, _ []string) error {
+	var out environmentReport
+	for name, value := range env.Vars {
+		out.Env = append(out.Env, name+"="+value)
+	}
+	slices.Sort(out.Env)
+	b, err := json.Marshal(out)
+	if err == nil && len(b) > maxEnvironment {
+		err = fmt.Errorf("the environment takes %d bytes, and at most %d can be told", len(b), maxEnvironment)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = env.Out.Write(append(b, '\n'))
+	return err
+}
+
+// ReadEnvironment reads what Environment printed: NAME=VALUE, in the order of the names.
+func ReadEnvironment(stdout []byte) ([]string, error) {
+	e, err := readAnswer[environmentReport](stdout)
+	return e.Env, err
 }

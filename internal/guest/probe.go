@@ -3,9 +3,7 @@ package guest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +28,7 @@ type Tool struct {
 	Version string `json:"version,omitempty"` // the first line that it says to --version; "" where it says none
 }
 
-// VersionLimit bounds a program's --version. On a busy machine a package manager takes seconds.
+// VersionLimit is how long a program may take to tell its version. On a busy machine a package manager takes seconds.
 const VersionLimit = 20 * time.Second
 
 func runProbe(env *system.Env, _ []string) error {
@@ -65,34 +63,3 @@ func version(path string) (line string) {
 
 // ReadProbe reads what Probe printed.
 func ReadProbe(stdout []byte) (ProbeResult, error) { return readAnswer[ProbeResult](stdout) }
-
-// maxEnvironment bounds what is printed, in bytes: the host keeps the first 64 KiB of an output.
-const maxEnvironment = 60 << 10
-
-type environmentReport struct {
-	Env []string `json:"env"`
-}
-
-// printEnvironment prints the environment that a gateway or engine gives to programs: a proxy, certificates, placeholders of logins.
-func printEnvironment(env *system.Env, _ []string) error {
-	var out environmentReport
-	for name, value := range env.Vars {
-		out.Env = append(out.Env, name+"="+value)
-	}
-	slices.Sort(out.Env)
-	b, err := json.Marshal(out)
-	if err == nil && len(b) > maxEnvironment {
-		err = fmt.Errorf("the environment takes %d bytes, and at most %d can be told", len(b), maxEnvironment)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = env.Out.Write(append(b, '\n'))
-	return err
-}
-
-// ReadEnvironment reads what Environment printed: NAME=VALUE, in the order of the names.
-func ReadEnvironment(stdout []byte) ([]string, error) {
-	e, err := readAnswer[environmentReport](stdout)
-	return e.Env, err
-}

@@ -14,8 +14,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// announce makes the file ready with nonce in it. The file is locked before it gets its name, so that whoever reads the nonce sees
-// the lock too. After a restart of the sandbox an agent may have written in the directory.
+// announce puts nonce under the name ready. The file is locked before it has the name, so that whoever reads the nonce finds
+// the lock too. The directory may be one that an agent writes: an earlier start of the same sandbox left it behind.
 func announce(ready, nonce string) (*process.File, error) {
 	if !filepath.IsAbs(ready) {
 		return nil, fmt.Errorf("the file must be an absolute path, got %q", ready)
@@ -43,7 +43,7 @@ func announce(ready, nonce string) (*process.File, error) {
 	return f, nil
 }
 
-// createBeside makes a new, empty file beside name.
+// createBeside is a new, empty file beside name, which nobody else has open.
 func createBeside(dir *safefs.Root, name string, mode uint32) (*process.File, string, error) {
 	at, base := filepath.Split(name)
 	tmp := at + ".new-" + base
@@ -54,7 +54,7 @@ func createBeside(dir *safefs.Root, name string, mode uint32) (*process.File, st
 	return f, tmp, err
 }
 
-// replaceName renames tmp to name, and removes what is there.
+// replaceName gives tmp the name, whatever has it now.
 func replaceName(dir *safefs.Root, tmp, name string) error {
 	if err := dir.Rename(tmp, name); err == nil {
 		return nil
@@ -73,24 +73,17 @@ func removeName(dir *safefs.Root, name string) error {
 	return err
 }
 
-// Proof is what the host has seen of an Init.
+// Proof is what the host sees of an Init.
 type Proof int
-
-// Seen without Locked: the sandbox sees this host's files, but not its locks.
-const (
-	Unobserved Proof = iota // no such file, or another nonce in it
-	Seen                    // the nonce is there
-	Locked                  // and the file is locked
-)
 
 func (s Proof) String() string { return [...]string{"unseen", "seen", "locked"}[s] }
 
-// askInterval is how often AwaitProof asks for the state of a sandbox.
+// askInterval is how often Await asks what has become of a sandbox.
 const askInterval = time.Second
 
-// AwaitProof polls until it has enough, and returns the last proof. It ends with ctx, or with an error of ask, which it calls once a
-// second for the state of the sandbox. Pauses grow by an eighth, so that it overshoots the 5 to 50 ms that an Init takes by an
-// eighth at most.
+// AwaitProof looks until it sees enough, and returns the last that it saw. The wait ends with ctx, and with an error of ask, which
+// is asked now and then what has become of the sandbox. Pauses grow by an eighth, so that no more than an eighth of what the
+// process took, some 5 to 50 ms, is waited too long.
 func AwaitProof(ctx context.Context, ready, nonce string, enough Proof, ask func(context.Context) error) (Proof, error) {
 	asked := time.Duration(0)
 	for pause := time.Millisecond; ; pause = min(pause+pause/8, 100*time.Millisecond) {
@@ -115,8 +108,9 @@ func AwaitProof(ctx context.Context, ready, nonce string, enough Proof, ask func
 	}
 }
 
-// Observe reads what an Init wrote to ready, a path on the host. Before an agent ran there, Locked proves that the sandbox sees this
-// host's files and locks, so that records and locks of supervisors can be trusted.
+// Observe looks for what an Init with this nonce wrote to the file that the host knows as ready. Locked proves, as long as no
+// agent was in there, that the sandbox has this host's files and that locks reach across: then records and locks of
+// supervisors can be trusted.
 func Observe(ready, nonce string) (Proof, error) {
 	dir, err := safefs.OpenRoot(filepath.Dir(ready))
 	if errors.Is(err, fs.ErrNotExist) {

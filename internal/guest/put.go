@@ -13,7 +13,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// runPut writes a file, such as a login, that an agent must not redirect. It does not sync; durable files are written by the host.
+// runPut writes a file that an agent may not redirect: a login. It is not made durable; what needs that is written by the host.
 func runPut(env *system.Env, args []string) error {
 	path := args[0]
 	mode, err := strconv.ParseUint(args[1], 8, 32)
@@ -57,7 +57,8 @@ func runPut(env *system.Env, args []string) error {
 	return err
 }
 
-// openMount opens the mount that holds a path, and returns the path below it. An agent can neither move nor replace a mount.
+// openMount is the mount that holds a path, and the path below it. An agent can neither move nor replace what is mounted; below
+// it, nothing is trusted.
 func openMount(path string) (*safefs.Root, string, error) {
 	root, err := safefs.OpenRoot("/")
 	if err != nil {

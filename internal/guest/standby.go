@@ -20,31 +20,32 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
 
-// An engine or a gateway takes 20 to 60 ms to start a program in a sandbox. So a supervisor is started ahead and waits at a Unix
-// socket in a directory that host and sandbox share. An agent can take its place there, as it can change the records of its
-// operations. Where sockets do not work across the boundary, supervisors are started when they are needed.
+// A supervisor that stands by has been started already, and becomes that of an operation once it is told of which: a program
+// that an engine or a gateway starts in a sandbox takes 20 to 60 ms until it runs. It waits at a Unix socket in a directory that
+// host and sandbox share, where an agent can take its place as it can change the records of its operations, and where sockets do
+// not reach across there is none: then supervisors are started in the other way.
 
 // StandbyName is the socket's name.
 const StandbyName = supervise.StandbyArgument
 
-// standingByLine greets the caller; takenLine goes to the parent after that.
+// standingByLine is what one says first to whoever calls it, and taken what it then says to whoever started it.
 const (
 	standingByLine = "standing by\n"
 	takenLine      = "taken"
 )
 
 const (
-	greetingLimit = time.Second      // for the greeting, on the host
-	callLimit     = 10 * time.Second // for the request
+	greetingLimit = time.Second      // for that, on this host's side
+	callLimit     = 10 * time.Second // to be told what to do
 )
 
-// standbyCall is the request to a waiting supervisor. The Spec follows, to the end of the stream.
+// standbyCall says what a supervisor that stands by is to be. Its Spec follows, to the end of the stream.
 type standbyCall struct {
 	Dir string   `json:"dir"` // of records, as the sandbox sees it
 	Env []string `json:"env,omitempty"`
 }
 
-// runStandby prints the environment and waits at socket for a call, unless another process waits there.
+// runStandby waits at socket for a call, once it has told the environment. It does not where another one waits already.
 func runStandby(env *system.Env, socket string) int {
 	process.UnignoreSignals()
 	system.IgnorePipe() // what was called stays, also where nobody hears that it was
@@ -66,7 +67,7 @@ func runStandby(env *system.Env, socket string) int {
 	return failure.ExitFailed
 }
 
-// acceptCall returns the first connection to socket; nil where another process waits there.
+// acceptCall is the first connection to socket; nil where another process waits there.
 func acceptCall(env *system.Env, socket string) (net.Conn, error) {
 	dir, err := safefs.OpenRoot(filepath.Dir(socket))
 	if err != nil {
@@ -98,14 +99,14 @@ func acceptCall(env *system.Env, socket string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Other callers get no connection instead of waiting. The next supervisor is started when stdout ends.
+	// Whoever else comes finds nobody, rather than one that is busy. The next one is started when stdout ends.
 	_, _ = l.Close(), dir.Remove(name)
 	onlyOne.Release()
 	_, _ = fmt.Fprintln(env.Out, takenLine)
 	return conn, process.DetachStdio()
 }
 
-// readCall greets the caller and reads its request.
+// readCall greets whoever has called, and reads what is wanted.
 func readCall(conn net.Conn, in *bufio.Reader) (c standbyCall, err error) {
 	limit := time.AfterFunc(callLimit, func() { _ = conn.Close() })
 	defer limit.Stop()
@@ -119,7 +120,7 @@ func readCall(conn net.Conn, in *bufio.Reader) (c standbyCall, err error) {
 	return c, err
 }
 
-// oneShotConn is closed by the first write.
+// oneShotConn is a connection that is over when something was said on it.
 type oneShotConn struct{ net.Conn }
 
 func (o oneShotConn) Write(b []byte) (int, error) {
@@ -128,8 +129,9 @@ func (o oneShotConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TakeStandby takes the supervisor that waits at socket, a path of this host, for the operation in dir, a path of the sandbox. The
-// Spec is still to be written to the pipe's In. After an error nothing was started.
+// TakeStandby makes the supervisor that stands by at socket, as this host knows it, the one of the operation whose directory of records
+// the sandbox knows as dir. What it is to run is still to be given to the pipe's In. An error says that there is none, and that
+// nothing was started.
 func TakeStandby(ctx context.Context, socket, dir string, env []string) (supervise.Pipe, error) {
 	var none supervise.Pipe
 	at, err := safefs.OpenRoot(filepath.Dir(socket))
@@ -169,7 +171,7 @@ func readGreeting(conn net.Conn) error {
 	return nil
 }
 
-// input closes only the writing half of a connection.
+// input is the way into a connection, whose other direction stays open when it is closed.
 type input struct{ net.Conn }
 
 func (i input) Close() error {
@@ -179,13 +181,14 @@ func (i input) Close() error {
 	return i.Conn.Close()
 }
 
-// The pauses before a supervisor that failed before it waited is started again.
+// minRestartPause and latest bound the pauses before a supervisor that did not come to stand by is started again.
 const (
 	minRestartPause = 100 * time.Millisecond
 	maxRestartPause = time.Minute
 )
 
-// keepStandby keeps a supervisor waiting at socket while this process lives. ready is called when the first one waits or has failed.
+// keepStandby keeps a supervisor standing by at socket, for as long as this process lives. told is called when the first one does,
+// or could not.
 func keepStandby(env *system.Env, socket string, ready func()) {
 	vars := make([]string, 0, len(env.Vars))
 	for name, value := range env.Vars {
@@ -202,7 +205,7 @@ func keepStandby(env *system.Env, socket string, ready func()) {
 	}
 }
 
-// startStandby starts a supervisor, calls ready when it waits, and returns when it was taken or has ended.
+// startStandby starts a supervisor that stands by, tells when it does, and returns when it was taken, or has ended otherwise.
 func startStandby(socket string, vars []string, ready func()) (ok bool) {
 	d, err := process.DetachReaped(Binary, Standby(socket), vars, "/dev/null")
 	if err != nil {

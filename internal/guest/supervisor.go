@@ -11,7 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-// runSupervisor detaches from its parent and becomes the supervisor.
+// runSupervisor becomes one, after it has left what started it.
 func runSupervisor(env *system.Env, dir string) int {
 	talk, err := process.Daemonize(supervise.LogPath(dir))
 	if err == nil {
@@ -37,7 +37,7 @@ func interrupt(env *system.Env, args []string) error {
 	return json.NewEncoder(env.Out).Encode(interruptAnswer{Gone: err != nil})
 }
 
-// ReadInterrupt reads what Interrupt printed; process.ErrGone where no supervisor lived.
+// ReadInterrupt reads what Interrupt printed: nil, process.ErrGone where no supervisor lived, or that it is no answer.
 func ReadInterrupt(stdout []byte) error {
 	a, err := readAnswer[interruptAnswer](stdout)
 	if err == nil && a.Gone {
@@ -46,8 +46,9 @@ func ReadInterrupt(stdout []byte) error {
 	return err
 }
 
-// runFence prints the fence of this sandbox's launcher. It is never sure where a supervisor was killed: its descendants have passed
-// to Init with those of others, and an agent can remove the mark. Then only the end of the whole sandbox is sure.
+// runFence tells what the launcher of the place itself finds. Of a supervisor that was killed it is never sure: its descendants
+// have passed to Init, as have those of every other one, and an agent can take the mark off. Only the end of the whole
+// sandbox makes that sure.
 func runFence(env *system.Env, args []string) error {
 	return json.NewEncoder(env.Out).Encode(launcher(env).Fence(context.Background(), args[0]))
 }

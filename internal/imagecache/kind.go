@@ -14,10 +14,14 @@ type Kind struct {
 	Directory string // of the default cache, below $LAUFWERK_HOME/images; "" is that itself
 	Bootstrap string // where the images have programs, each in a folder of its name; all of it belongs to root
 	Layout    Layout // what else the images have
+	Help      Help   // of `laufwerk prepare KIND`
 	// Gateway: sandboxes are made by a gateway, to which a login has to be given first. Whether one can be made from an image is
 	// found out by making one.
 	Gateway bool
 }
+
+// Help is what the command that prepares the images of a kind says of itself.
+type Help struct{ Short, Long, Example string } // %[1]s in Long is what is installed
 
 // Layout is what images of a kind of targets have besides the program's tree. The zero value is nothing.
 type Layout struct {

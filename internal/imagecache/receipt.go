@@ -181,13 +181,13 @@ type stored struct {
 	Receipt Receipt
 }
 
-// receipts are all of the cache's kind that can be read, of the cache and of elsewhere, whatever else they say. unsure are those
+// receipts are all of the cache's kind and program that can be read, of the cache and of elsewhere, whatever else they say. unsure are those
 // that are there and cannot be read.
 func (c Cache) receipts() (out []stored, unsure []string, err error) {
 	add := func(path string) {
 		var r Receipt
 		switch err := files.ReadJSON(path, &r); {
-		case err == nil && imageIDPattern.MatchString(r.Image) && cmp.Or(r.Kind, docker) == c.Kind:
+		case err == nil && imageIDPattern.MatchString(r.Image) && cmp.Or(r.Kind, docker) == c.Kind && r.Program == c.Program.Name:
 			out = append(out, stored{path, r})
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			unsure = append(unsure, path)

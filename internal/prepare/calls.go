@@ -80,7 +80,7 @@ func (s *Service) loadImage(root string, args json.RawMessage) (json.RawMessage,
 		return nil, err
 	}
 	kind, _ := s.kind(callsKind)
-	r, err := kind.Cache("", imagecache.NewProgram(s.Program)).Load(path, base)
+	r, err := kind.Cache("", imagecache.NewProgram(s.Programs.ForImage(nil))).Load(path, base)
 	if err != nil {
 		if _, from := baseOf(path); from != nil { // no command can make it anew by itself
 			if f := failure.As(err); f != nil {
@@ -140,7 +140,7 @@ func (s *Service) scriptImage(ctx context.Context, root string, args json.RawMes
 			return preparedImage{}, err
 		}
 	}
-	cache, err := s.cache(callsKind, directory, root)
+	cache, err := s.cache(callsKind, directory, root, nil)
 	if err != nil {
 		return preparedImage{}, err
 	}

@@ -49,7 +49,9 @@ func (s *Service) caches(directory, home string) imagecache.Caches {
 		if dir == "" {
 			dir = k.CacheDirectory("", "", "", home)
 		}
-		out = append(out, k.Cache(dir, imagecache.NewProgram(s.Program)))
+		for _, p := range s.Programs.Installable() {
+			out = append(out, k.Cache(dir, imagecache.NewProgram(p)))
+		}
 	}
 	return out
 }

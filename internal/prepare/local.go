@@ -3,6 +3,7 @@ package prepare
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -31,35 +32,50 @@ type LocalRequest struct {
 	Dir     string // where the search for the project starts
 	Project string // the project's root, where the user names it
 	Target  string // that the project has to have, "" for none: all local targets share what is prepared
-	Binary  string // an own binary of the program, absolute; "" installs the pinned one
+	// Own are the user's binaries of programs, absolute, by the programs' names: they are used, and nothing is installed.
+	Own map[string]string
 }
 
-// Local installs the program for local targets: with the failures of Local, and those of the project where a target is named.
-func (s *Service) Local(ctx context.Context, r LocalRequest) (LocalResult, error) {
+// Local installs the programs for local targets: with the failures of Local, and those of the project where a target is named.
+func (s *Service) Local(ctx context.Context, r LocalRequest) ([]LocalResult, error) {
 	dir, err := s.Home()
 	if err != nil {
-		return LocalResult{}, err
+		return nil, err
 	}
 	if r.Target != "" {
 		root, err := project.Find(r.Dir, r.Project, dir)
 		if err != nil {
-			return LocalResult{}, err
+			return nil, err
 		}
 		p, err := s.Project(ctx, root)
 		if err != nil {
-			return LocalResult{}, err
+			return nil, err
 		}
 		if _, err := p.TargetsOf(localKind, r.Target, "laufwerk prepare local"); err != nil {
-			return LocalResult{}, err
+			return nil, err
 		}
 	}
 	opened, err := s.Open(ctx, true)
 	if err != nil {
-		return LocalResult{}, err
+		return nil, err
 	}
-	return Local(ctx, LocalOptions{
-		Program: s.Program, Home: opened.Home, Vars: s.Vars, Now: s.Now, Command: s.Command, Wait: DefaultWait, Say: s.Say, Binary: r.Binary,
-	})
+	vars := maps.Clone(s.Vars)
+	for _, name := range s.Programs.APIKeys() {
+		delete(vars, name)
+	}
+	var out []LocalResult
+	for _, p := range s.Programs.Installable() {
+		binary := r.Own[p.Name()]
+		if binary == "" && len(r.Own) > 0 {
+			continue
+		}
+		one, err := Local(ctx, LocalOptions{Program: p, Home: opened.Home, Vars: vars, Now: s.Now, Command: s.Command, Wait: DefaultWait, Say: s.Say, Binary: binary})
+		if err != nil {
+			return out, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
 }
 
 // localKind is the kind of the targets that share what is installed on this machine.
@@ -185,7 +201,7 @@ func (o LocalOptions) result(r agent.Receipt, reused bool) LocalResult {
 
 // installed is the receipt of the program as it is installed now.
 func (o LocalOptions) installed() (agent.Receipt, error) {
-	return agent.ReadInstalled(o.Home.Dir(), o.Program)
+	return agent.ReadInstalled(o.Home.Dir(), o.Program, "")
 }
 
 func (o LocalOptions) folder() string { return agent.Folder(o.Home.Dir(), o.Program.Name()) }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/laufwerk/laufwerk/internal/agent"
-	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -101,11 +100,11 @@ func (m manager) install(ctx context.Context, program agent.Program, tree, mark 
 		WithHint("laufwerk prepare local")
 }
 
-// passed is the user's environment, as a package manager expects it, without keys and without what is laufwerk's own.
+// passed is the environment of a package manager: the user's, without what is laufwerk's own.
 func passed(vars map[string]string) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		if !slices.Contains(environment.APIKeys(), name) && !strings.HasPrefix(name, "LAUFWERK_") {
+		if !strings.HasPrefix(name, "LAUFWERK_") {
 			out = append(out, name+"="+vars[name])
 		}
 	}

@@ -33,8 +33,8 @@ type Service struct {
 	Command  string                           // how this process was called, for locks
 	Say      func(format string, args ...any) // tells what takes its time
 
-	Kinds   []imagecache.Kind // whose images can be prepared
-	Program agent.Program     // that is installed; it has a recipe
+	Kinds    []imagecache.Kind // whose images can be prepared
+	Programs agent.Programs    // of this build
 
 	Home    func() (string, error)                                           // the path of $LAUFWERK_HOME, which may not be there yet
 	Open    func(ctx context.Context, create bool) (Opened, error)           // with create it is made where it is not there
@@ -61,8 +61,8 @@ func (s *Service) kind(name string) (imagecache.Kind, bool) {
 	return imagecache.Kind{}, false
 }
 
-// cache is the one in the directory that an option names, for targets of a kind.
-func (s *Service) cache(kind, option, root string) (imagecache.Cache, error) {
+// cache is the one in the directory that an option names, for targets of a kind with these credentials.
+func (s *Service) cache(kind, option, root string, credentials []string) (imagecache.Cache, error) {
 	home, err := s.Home()
 	if err != nil {
 		return imagecache.Cache{}, err
@@ -71,5 +71,5 @@ func (s *Service) cache(kind, option, root string) (imagecache.Cache, error) {
 	if !ok {
 		return imagecache.Cache{}, failure.New(failure.Internal, "no images are prepared for %s targets", kind)
 	}
-	return k.Cache(k.CacheDirectory(option, root, s.UserHome, home), imagecache.NewProgram(s.Program)), nil
+	return k.Cache(k.CacheDirectory(option, root, s.UserHome, home), imagecache.NewProgram(s.Programs.ForImage(credentials))), nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/agent/codex"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/imagecache"
@@ -19,7 +20,7 @@ var errOpened = errors.New("the home is opened")
 func bareService(t *testing.T) *Service {
 	home := t.TempDir()
 	return &Service{
-		Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Program: codex.New(),
+		Kinds: []imagecache.Kind{docker.Images(), openshell.Images()}, Programs: agent.Programs{codex.New()},
 		Home: func() (string, error) { return home, nil },
 		Open: func(context.Context, bool) (Opened, error) { return Opened{}, errOpened },
 		Project: func(context.Context, string) (*project.Project, error) {

@@ -135,7 +135,11 @@ func (s *Service) targetImage(ctx context.Context, root string, t targets.Defini
 	if r.Cache != "" {
 		need.Directory = r.Cache
 	}
-	cache, err := s.cache(t.Kind, need.Directory, root)
+	credentials := t.Credentials()
+	if need.Manifest != "" {
+		credentials = nil
+	}
+	cache, err := s.cache(t.Kind, need.Directory, root, credentials)
 	if err != nil {
 		return out, err
 	}

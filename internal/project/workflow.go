@@ -1,13 +1,12 @@
 package project
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"path"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -58,7 +57,7 @@ func (p *Project) Workflow(ctx context.Context, wanted string) (*Workflow, error
 		if p.Targets[0].ID != target {
 			target += " --target " + p.Targets[0].ID
 		}
-		if !bytes.Contains(p.Targets[0].Options, []byte(strconv.Quote(templates.Login))) { // the example's own agent would not do there
+		if !slices.Contains(p.Targets[0].Credentials(), templates.Login) { // the example's own agent would not do there
 			target += " --agent-command COMMAND"
 		}
 	}

@@ -46,8 +46,6 @@ type Provider interface {
 	// Validate is the one set of rules for a constructor's options, called by the constructor in the isolate and again by the
 	// engine. It does no I/O. The failure's Paths hold the option's path, its message what was expected and what came.
 	Validate(options json.RawMessage) (targets.Definition, error)
-	// Credentials are the logins that a described target (a Definition as JSON) gives to agents: "codex-subscription".
-	Credentials(def json.RawMessage) []string
 	// Endpoint is the identity that is recorded in intents. It may look, it must not change anything.
 	Endpoint(ctx context.Context, def targets.Definition) (string, error)
 	// Name is that of a claim's sandbox: always the same.

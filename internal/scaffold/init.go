@@ -83,7 +83,7 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 	module := "execution." + o.target()
 	there := false
 	for _, t := range p.Targets {
-		o.login = o.login || bytes.Contains(t.Options, []byte(literal(templates.Login)))
+		o.login = o.login || slices.Contains(t.Credentials(), templates.Login)
 		if t.ID != o.target() {
 			continue
 		}

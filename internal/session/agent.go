@@ -65,7 +65,9 @@ func NormalizeAgent(value json.RawMessage, provider func(kind string) (providers
 	if a.ID, err = targets.ID(fields["id"], program.Name()); err != nil {
 		return Agent{}, err
 	}
-	if need := program.Credential(); need != nil && !slices.Contains(p.Credentials(fields["target"]), need.Kind) {
+	var given targets.Definition
+	_ = json.Unmarshal(fields["target"], &given) // it gives no login then
+	if need := program.Credential(); need != nil && !slices.Contains(given.Credentials(), need.Kind) {
 		return Agent{}, options.Invalid("harness", "%s runs with a login of yours, and the target %q has none: give its constructor `credentials: %q`", program.Name(), a.Target.ID, need.Kind)
 	}
 	if a.Instructions, err = optional(fields, "instructions", "", "a text"); err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-// Errors in the chains of those that are returned.
+// What is in the chain of errors.
 var (
 	ErrRefused = errors.New("nothing was started") // of Launch and Start: this call runs nothing, now or later
 	ErrLost    = errors.New("the supervisor is gone without a record of the command's end")
 )
 
-// MarkRefused puts ErrRefused into the chain of an error, and not into its text.
+// MarkRefused marks an error after which nothing runs because of the call: ErrRefused is in its chain, and not in its text.
 func MarkRefused(err error) error { return refusedError{err} }
 
 type refusedError struct{ error }
@@ -35,7 +35,7 @@ const (
 
 func streamName(stream int) string { return [...]string{Stdout: "stdout", Stderr: "stderr"}[stream] }
 
-// OperationState is what an operation's directory says.
+// OperationState is a look at an operation's directory. Nothing is changed by looking.
 type OperationState struct {
 	Status  Status
 	Locked  bool // a supervisor holds the lock: it lives, and so may something that it owns
@@ -44,7 +44,7 @@ type OperationState struct {
 	Gone    *FenceResult
 }
 
-// ReadState reads an operation's directory; fs.ErrNotExist where there is none. NotStarted may still change, see Abandon.
+// ReadState reads what the directory says; fs.ErrNotExist where there is none. NotStarted may still change, see Abandon.
 func ReadState(dir string) (OperationState, error) {
 	r, err := openRecords(dir)
 	if err != nil {
@@ -54,8 +54,8 @@ func ReadState(dir string) (OperationState, error) {
 	return r.readState()
 }
 
-// readState queries the lock first: a supervisor writes the exit record before it unlocks, so that a free lock and then no record
-// mean that none will come.
+// readState asks for the lock first: a supervisor writes the exit record before it gives the lock up, so that a free lock and
+// no record, in this order, mean that none will come.
 func (r *records) readState() (v OperationState, err error) {
 	h, locked, err := r.lockHolder()
 	if err != nil {
@@ -88,8 +88,9 @@ func (r *records) readInto(v *OperationState) (err error) {
 
 const abandonCommand = "abandon"
 
-// Abandon decides the state of an attempt for good. It takes the lock, so that no supervisor can start meanwhile, and marks an
-// attempt that was not started so that it never will be. A missing directory is NotStarted: a supervisor makes none.
+// Abandon decides for good what became of an attempt. It takes the lock itself, so that no supervisor can start meanwhile:
+// where nothing had been started, nothing ever will be (NotStarted). A missing directory is NotStarted too: a supervisor
+// makes none.
 func Abandon(dir string) (Status, error) {
 	r, err := openRecords(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,14 +125,15 @@ func Abandon(dir string) (Status, error) {
 	return NotStarted, err
 }
 
-// Process is the worker's side of a supervised command.
+// Process is a supervised command, seen from the worker.
 type Process struct {
 	dir string
 	l   Launcher
 	max int64
 }
 
-// Start launches a supervisor on dir and attaches to it. Its errors are those of Handshake.
+// Start launches a supervisor on dir and attaches to it. After an error with ErrRefused in its chain nothing runs; after
+// one of kind OutcomeUnknown, Abandon decides.
 func Start(ctx context.Context, l Launcher, dir string, spec Spec) (*Process, error) {
 	if err := l.Launch(ctx, dir, spec); err != nil {
 		return nil, err
@@ -139,7 +141,8 @@ func Start(ctx context.Context, l Launcher, dir string, spec Spec) (*Process, er
 	return Attach(l, dir, spec.MaxOutput), nil
 }
 
-// Attach is the Process of an attempt that was started before, by any worker. At most maxOutput bytes of each stream are read.
+// Attach is the Process of an attempt that was started before, by this worker or another one, with at most maxOutput bytes
+// of each stream: more is not read, however much is there.
 func Attach(l Launcher, dir string, maxOutput int64) *Process {
 	return &Process{dir: dir, l: l, max: maxOutput}
 }
@@ -147,7 +150,8 @@ func Attach(l Launcher, dir string, maxOutput int64) *Process {
 // Dir is the directory of records.
 func (p *Process) Dir() string { return p.dir }
 
-// Interrupt signals the command; after the grace period its tree is killed. Without a live supervisor it does nothing.
+// Interrupt asks the command to stop in its own way; after the grace period its tree is ended. Without a living supervisor
+// nothing happens.
 func (p *Process) Interrupt(ctx context.Context) error {
 	err := p.l.Interrupt(ctx, p.dir)
 	if errors.Is(err, process.ErrGone) {
@@ -156,11 +160,11 @@ func (p *Process) Interrupt(ctx context.Context) error {
 	return err
 }
 
-// Fence ends everything of the command.
+// Fence ends everything of it.
 func (p *Process) Fence(ctx context.Context) FenceResult { return p.l.Fence(ctx, p.dir) }
 
-// Wait waits for the command's end; its background processes may go on. A supervisor that vanished without a record is a failure
-// of kind OutcomeUnknown with ErrLost in its chain.
+// Wait waits for the command's end (its background processes may live on). A supervisor that vanished without a record is
+// a failure of kind OutcomeUnknown with ErrLost in its chain.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	r, err := p.records()
 	if err != nil {
@@ -186,7 +190,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	}
 }
 
-// records opens the directory. After a start, a missing directory means the same as a vanished supervisor.
+// records opens the directory of what was started: that it is gone is no better than that the supervisor is.
 func (p *Process) records() (*records, error) {
 	r, err := openRecords(p.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -205,11 +209,12 @@ func lostError(dir string) error {
 // Offsets are positions in the two streams.
 type Offsets struct{ Stdout, Stderr int64 }
 
-// followChunk bounds one chunk of Follow, in bytes.
+// followChunk is the most that Follow hands on at once, in bytes.
 const followChunk = 64 << 10
 
-// Follow calls fn with the command's stored output from the offsets on, until the command has ended. A chunk is valid during its call
-// only. Output of background processes after the command's end is left out, so that a resume reads the same. It fails as Wait does.
+// Follow hands on what the command writes, from the offsets on, as it is stored, until the command has ended and all of it
+// was handed on. The chunk is only valid during the call. What its background processes write later is left out, so that
+// what is followed now and what is read after a resume is the same. It fails as Wait does.
 func (p *Process) Follow(ctx context.Context, from Offsets, fn func(stream int, chunk []byte, offset int64)) error {
 	r, err := p.records()
 	if err != nil {
@@ -297,8 +302,8 @@ func (e *Exit) bytes(stream int) int64 {
 	return e.StdoutBytes
 }
 
-// Output is the stored part of a stream, and how many bytes the command wrote in all. It fails where the disk was full. Output of
-// background processes after the command's end is left out.
+// Output is what is stored of a stream, and how much the command wrote in all; it wrote more than it may where total
+// exceeds Spec.MaxOutput. It fails where the disk did not take what it should have. What background processes write after the command's end is left out.
 func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 	r, err := openRecords(p.dir)
 	if err != nil {
@@ -328,20 +333,20 @@ func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 	return stored, total, err
 }
 
-// pollEvery is for what no file event tells: a supervisor that vanished, and file systems without events.
+// pollEvery finds out that a supervisor vanished, which no file event tells, and serves file systems without events.
 const pollEvery = 100 * time.Millisecond
 
-// coalesceTime is how long events are merged into one.
+// coalesceTime is how long one event speaks for all that follow it.
 const coalesceTime = time.Millisecond
 
-// Before inotifyAfter the directory is polled with pauses that grow by an eighth; then file events are awaited. Linux takes 7 to 16 ms
-// to close an inotify instance, longer than most commands take.
+// A command that has not ended after watched is waited for by events of its directory. Until then it is looked at after pauses
+// that grow by an eighth from shortest on, for Linux takes 7 to 16 ms to give up an inotify instance, longer than most commands.
 const (
 	shortestPause = time.Millisecond / 2
 	inotifyAfter  = 100 * time.Millisecond
 )
 
-// watcher says when to read the records again.
+// watcher says when it is worth looking again.
 type watcher struct {
 	dir   string
 	pause time.Duration
@@ -367,7 +372,7 @@ func (w *watcher) next(ctx context.Context) error {
 		every = w.pause
 		w.since, w.pause = w.since+every, every+every/8
 	case w.w == nil && w.start():
-		return nil // changes before the watch began have no event
+		return nil // what has happened since the last look, no event tells
 	case w.w == nil:
 		every = 10 * time.Millisecond
 	default:
@@ -377,8 +382,8 @@ func (w *watcher) next(ctx context.Context) error {
 	defer t.Stop()
 	select {
 	case <-events:
-		time.Sleep(coalesceTime) // a command that writes its records all the time must not keep this process busy
-	case <-errs: //nolint:errcheck // events were lost: read again
+		time.Sleep(coalesceTime) // a command that touches its records all the time must not keep this process busy
+	case <-errs: //nolint:errcheck // events were lost: all the more reason to look again
 	case <-t.C:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -386,7 +391,7 @@ func (w *watcher) next(ctx context.Context) error {
 	return nil
 }
 
-// start watches the directory; false where that is not possible.
+// start begins to wait for events, where there are any.
 func (w *watcher) start() bool {
 	made, err := fsnotify.NewWatcher()
 	if err != nil {

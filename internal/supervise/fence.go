@@ -17,18 +17,18 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-// fenceLimit bounds a fence whose context has no deadline.
+// fenceLimit bounds a fence whose context has no end.
 const fenceLimit = 30 * time.Second
 
-// markLimit bounds each search for marked processes. Where processes with the mark are started faster than they are found, they are
-// reported as survivors.
+// markLimit bounds the search for marked processes, each time: a process that starts others with the mark faster than they
+// can be found is named as a survivor.
 const markLimit = 2 * time.Second
 
-// Cancel is Fence.
+// Cancel is Fence: what else runs on this host is no matter of the operation.
 func (l LocalLauncher) Cancel(ctx context.Context, dir string) FenceResult { return l.Fence(ctx, dir) }
 
-// Fence ends everything of the operation in dir, with or without a live supervisor; what was not started never will be. It is
-// bounded by ctx and by fenceLimit.
+// Fence ends everything of the operation in dir, with or without a living supervisor; where nothing had been started, nothing
+// can be any more. It is bounded by ctx and by a limit of its own.
 func (l LocalLauncher) Fence(ctx context.Context, dir string) FenceResult {
 	ctx, cancel := context.WithTimeout(ctx, fenceLimit)
 	defer cancel()
@@ -39,7 +39,7 @@ func (l LocalLauncher) Fence(ctx context.Context, dir string) FenceResult {
 	return f
 }
 
-// FenceAll fences operations. It is sure only if every fence is.
+// FenceAll fences every operation of the list, and is sure only if each fence is.
 func FenceAll(ctx context.Context, l Launcher, dirs []string) FenceResult {
 	all := FenceResult{Sure: true, How: HowNothing}
 	var mu sync.Mutex
@@ -58,7 +58,8 @@ func FenceAll(ctx context.Context, l Launcher, dirs []string) FenceResult {
 	return all
 }
 
-// add merges the fence of one operation: How is the weakest means that was needed, Later that every unsure fence may be repeated.
+// add takes in the fence of one operation. How tells the weakest means that was needed; Later, that every one that is not
+// sure may become so.
 func (f *FenceResult) add(one FenceResult, name string) {
 	strength := []string{HowNothing, HowBoot, HowContainer, HowSandbox, HowCgroup, HowSubreaper, HowMarks}
 	if slices.Index(strength, one.How) > slices.Index(strength, f.How) {
@@ -78,9 +79,9 @@ func (f *FenceResult) add(one FenceResult, name string) {
 	}
 }
 
-// NeedsNoFence is the fence of an operation that needs none: nothing was started and nothing can be, or its supervisor is gone and
-// recorded that nothing is left. False means that a Launcher has to fence. The recorded boot is not compared, since a sandbox can
-// have its own kernel.
+// NeedsNoFence is the fence of an operation that needs none, wherever it ran: nothing was started, and nothing can be any more, or
+// its supervisor is gone and wrote that nothing is left. Where it says false, a Launcher has to fence. The boot that a record
+// names is not compared: a place can have a kernel of its own.
 func NeedsNoFence(dir string) (FenceResult, bool) {
 	status, err := Abandon(dir)
 	if err != nil {
@@ -143,10 +144,10 @@ func (l LocalLauncher) fenceDir(ctx context.Context, dir string) FenceResult {
 	}
 }
 
-// salvageLimit bounds the wait for a supervisor whose records were changed from inside.
+// salvageLimit is how long a supervisor whose records were spoilt may take to end everything.
 const salvageLimit = 5 * time.Second
 
-// fenceTampered ends what can be found of an operation with tampered records. It is never sure.
+// fenceTampered ends what can be found of an operation whose records do not say any more how it stands. It is never sure.
 func (l LocalLauncher) fenceTampered(ctx context.Context, dir string, why error) FenceResult {
 	f := unsureFence(HowMarks, "%v", why)
 	r, err := openRecords(dir)
@@ -173,7 +174,7 @@ func (l LocalLauncher) fenceTampered(ctx context.Context, dir string, why error)
 	return f
 }
 
-// stuckFence names the processes below a supervisor that does not end.
+// stuckFence tells what is below a supervisor that does not come to an end.
 func stuckFence(v OperationState) FenceResult {
 	f := unsureFence(HowSubreaper, "the supervisor did not come to an end in time")
 	if v.Started != nil && process.Probe(v.Started.Supervisor) == process.Alive {
@@ -184,7 +185,7 @@ func stuckFence(v OperationState) FenceResult {
 	return f
 }
 
-// fenceOrphans fences what a dead supervisor left.
+// fenceOrphans fences what a supervisor has left that is gone.
 func (l LocalLauncher) fenceOrphans(ctx context.Context, v OperationState) FenceResult {
 	st := *v.Started
 	switch process.Probe(st.Supervisor) {
@@ -212,7 +213,7 @@ func (l LocalLauncher) fenceOrphans(ctx context.Context, v OperationState) Fence
 	}
 }
 
-// endCgroup ends a recorded control group. True means that it is empty for certain, false that there is none.
+// endCgroup ends a recorded control group. True says that it is certain to be empty, false that there is none.
 func endCgroup(ctx context.Context, st StartRecord) (bool, error) {
 	if st.Cgroup == "" {
 		return false, nil
@@ -224,7 +225,7 @@ func endCgroup(ctx context.Context, st StartRecord) (bool, error) {
 	if err == nil {
 		return true, c.End(ctx)
 	}
-	// That it is missing counts only while the hierarchy is mounted.
+	// It is gone, or was never made: what could say so must be there to be asked.
 	for dir := st.Cgroup; errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); {
 		dir = filepath.Dir(dir)
 		if _, err = process.OpenCgroup(dir); err == nil {
@@ -256,8 +257,8 @@ func (l LocalLauncher) endMarked(ctx context.Context, mark string) (left []int) 
 	}
 }
 
-// FindRemaining lists what may still run of a session: marked processes and populated control groups. It removes empty groups. An
-// empty list alone is no proof.
+// FindRemaining looks for anything of a session that may still run: marked processes and control groups that hold some. Empty
+// groups are removed. It says what it found, and nothing where it found nothing, which alone is no proof.
 func FindRemaining(session string) (found []string, err error) {
 	ids, err := process.FindMarked(MarkVariable, func(v string) bool { return v == session || strings.HasPrefix(v, session+"/") })
 	if err != nil {
@@ -285,8 +286,8 @@ func FindRemaining(session string) (found []string, err error) {
 	return found, nil
 }
 
-// isSupervisorOf says whether a live process is the supervisor of dir, since an agent may write another process into the record. The
-// arguments of one that waited name no directory: it counts where all processes are the session's own.
+// isSupervisorOf says whether a live process is the supervisor of dir, and not one of somebody else's that a record names: the
+// record lies where an agent may write. One that stood by does not say of which: where all are the session's own, it may be.
 func (l LocalLauncher) isSupervisorOf(id process.Identity, dir string) bool {
 	args := process.Arguments(id.PID)
 	n := len(args)
@@ -300,13 +301,14 @@ func (l LocalLauncher) isSupervisorOf(id process.Identity, dir string) bool {
 	return process.Probe(id) == process.Alive
 }
 
-// operationPath is the end of an operation's directory that identifies it. The path above may differ by symbolic links.
+// operationPath is what tells operations' directories apart: the session, and the operation within it. What is above may be spelt in
+// another way, through a link.
 func operationPath(dir string) string {
 	up := filepath.Dir(dir)
 	return filepath.Join(filepath.Base(filepath.Dir(up)), filepath.Base(up), filepath.Base(dir))
 }
 
-// terminate asks a supervisor, also a stopped one, to end everything.
+// terminate asks a supervisor to end everything, also one that something has stopped.
 func (l LocalLauncher) terminate(id process.Identity, dir string) error {
 	switch live := process.Probe(id); {
 	case live == process.OtherNamespace:
@@ -320,7 +322,7 @@ func (l LocalLauncher) terminate(id process.Identity, dir string) error {
 			return err
 		}
 	}
-	return nil // it is gone: then the lock is free soon, or its holder is not the recorded one
+	return nil // it is gone: then its lock is free by the next look, or what holds it is not what was recorded
 }
 
 // signal signals a process that was recorded or found.

@@ -20,9 +20,9 @@ import (
 // LocalLauncher starts supervisors on this host.
 type LocalLauncher struct {
 	Executable       string   // this binary, see system.Executable
-	Env              []string // of the supervisor, not of the command: for tests
+	Env              []string // of the supervisor itself, not of the command: nothing but what tests need
 	Now              func() time.Time
-	OwnsAllProcesses bool // every visible process belongs to the session
+	OwnsAllProcesses bool // every process that can be seen here belongs to the session itself
 }
 
 const (
@@ -30,7 +30,9 @@ const (
 	cancelGrace = 2 * time.Second
 )
 
-// Launch makes the absolute path dir where it is missing, and starts a supervisor on it. Its errors are those of Handshake.
+// Launch makes dir, which must be absolute, unless it is there, and starts a supervisor on it. It returns nil once `started`
+// is on disk.
+// ErrRefused is in the chain of an error after which nothing runs because of this call.
 func (l LocalLauncher) Launch(ctx context.Context, dir string, spec Spec) error {
 	if err := process.Supported(); err != nil {
 		return MarkRefused(failure.New(failure.Unsupported, "commands cannot be run here: %v", err))
@@ -47,7 +49,7 @@ func (l LocalLauncher) Launch(ctx context.Context, dir string, spec Spec) error 
 	})
 }
 
-// Pipe is the connection to a supervisor that was just started.
+// Pipe reaches a supervisor that was just started.
 type Pipe struct {
 	In     io.WriteCloser  // its stdin; safe to close at any time; nil where it was started with the spec on it
 	Out    io.Reader       // its stdout
@@ -55,9 +57,10 @@ type Pipe struct {
 	Close  func()          // ends a read of Out, and gives up whatever leads there; it may be nil
 }
 
-// Handshake starts a supervisor on dir, a path of this host that must exist, and writes spec to its stdin. It returns nil once the
-// supervisor has read spec and `started` is or may be on disk. After an error with ErrRefused in its chain nothing runs because of
-// this call, and the same holds for errors of start; after one of kind OutcomeUnknown, Abandon decides.
+// Handshake starts a supervisor on dir, as this host knows it, and hands it spec on its stdin. The directory must be there: a supervisor
+// makes none. It returns nil once the supervisor has read spec and `started` is on disk, or may be.
+// An error of start with ErrRefused in its chain says that nothing was started; any other leaves it open. ErrRefused is in the
+// chain of an error after which nothing runs because of this call; after one of kind OutcomeUnknown, Abandon decides.
 func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx context.Context, stdin []byte) (Pipe, error)) error {
 	data, err := json.Marshal(spec)
 	if err != nil {
@@ -77,7 +80,7 @@ func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx contex
 	}
 	if p.In != nil {
 		go func() {
-			_, _ = p.In.Write(data) // a spec that is not complete is not run
+			_, _ = p.In.Write(data) // what does not arrive whole is not run
 			_ = p.In.Close()
 		}()
 	}
@@ -99,7 +102,7 @@ func Handshake(ctx context.Context, dir string, spec Spec, start func(ctx contex
 	}
 }
 
-// readAck reads the supervisor's answer; nil where it gave none.
+// readAck is the supervisor's answer, nil where it gave none.
 func readAck(r io.Reader) *ack {
 	line, err := bufio.NewReader(io.LimitReader(r, maxAck)).ReadBytes('\n')
 	if err != nil {
@@ -126,7 +129,7 @@ func waitForLaunch(dir string, a *ack, exited <-chan struct{}) error {
 	}
 	v, err := ReadState(dir)
 	if err != nil || v.Started != nil {
-		return err // it ran or may have: Wait finds out
+		return err // it ran, or may have: how far it got, Wait finds out
 	}
 	return MarkRefused(failure.New(failure.Failed, "the supervisor ended without running the command%s", logTail(dir)))
 }
@@ -154,7 +157,7 @@ func logTail(dir string) string {
 	return fmt.Sprintf(": %s", strings.TrimSpace(strings.ToValidUTF8(string(b), "\uFFFD")))
 }
 
-// Interrupt asks the command to stop; process.ErrGone where no supervisor lives.
+// Interrupt asks the command to stop; ErrGone of the process package where no supervisor lives.
 func (l LocalLauncher) Interrupt(_ context.Context, dir string) error {
 	v, err := ReadState(dir)
 	if err != nil {

@@ -23,26 +23,26 @@ const (
 	logName       = "log"
 )
 
-// LogPath is the file in a directory of records for a supervisor's stderr.
+// LogPath is the file below a directory of records that a supervisor's stderr goes to.
 func LogPath(dir string) string { return filepath.Join(dir, logName) }
 
-// recordSize is reserved on disk for each record before the command starts, in bytes, so that its end can be recorded on a disk that
-// it has filled. maxRecord bounds what is read.
+// recordSize is what a record takes on disk, in bytes: reserved before the command starts, so that a command that fills
+// the disk cannot keep its own end from being recorded. maxRecord bounds what is read of one.
 const (
 	recordSize = 4 << 10
 	maxRecord  = 1 << 20
 )
 
-// records is an operation's directory. An agent can write there, so that no link is followed and nothing is waited for.
+// records is an operation's directory. In a sandbox the agent can write there, so nothing in it is followed or waited for.
 type records struct {
 	dir  string
 	root *safefs.Root
 }
 
-// ErrTampered says that records are not as a supervisor leaves them.
+// ErrTampered says that records are not as a supervisor leaves them: somebody else was at them.
 var ErrTampered = errors.New("the records of the command were changed from inside")
 
-// tamperedError adds ErrTampered to errors that a supervisor's own records cannot cause.
+// tamperedError marks an error that only others can have brought about.
 func tamperedError(err error) error {
 	for _, e := range []error{safefs.ErrLink, safefs.ErrNotRegular, safefs.ErrNotDir, safefs.ErrMount, fs.ErrPermission} {
 		if errors.Is(err, e) {
@@ -65,7 +65,7 @@ func openRecords(dir string) (*records, error) {
 
 func (r *records) close() { _ = r.root.Close() }
 
-// acquireLock takes the operation's lock, without waiting.
+// acquireLock takes the operation's lock, at once.
 func (r *records) acquireLock(command string) (*lock.Lock, error) {
 	f, err := r.root.OpenOrCreate(lockName, 0o600)
 	if err != nil {
@@ -118,7 +118,7 @@ func readOptional[T any](r *records, name string) (*T, error) {
 	return v, err
 }
 
-// file replaces name by a new, empty file.
+// file is a new, empty file in place of whatever has the name.
 func (r *records) file(name string) (file, error) {
 	if err := r.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -134,7 +134,7 @@ type file interface {
 	Truncate(int64) error
 }
 
-// recordSlot is a record with reserved space and no content yet.
+// recordSlot is a record that has its space on disk but no content yet.
 type recordSlot struct {
 	r     *records
 	name  string
@@ -157,7 +157,7 @@ func (r *records) reserve(name string) (*recordSlot, error) {
 	return s, nil
 }
 
-// commit writes v atomically and durably. It may be repeated after an error.
+// commit makes v the record, whole and durable. It may be tried again after a failure.
 func (s *recordSlot) commit(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *recordSlot) commit(v any) error {
 	return nil
 }
 
-// write reserves and commits a record.
+// write is reserve and commit in one.
 func (r *records) write(name string, v any) error {
 	s, err := r.reserve(name)
 	if err != nil {

@@ -1,16 +1,18 @@
-// Package supervise runs a command under a supervisor: a process that outlives the worker, owns the command's process tree, keeps its
-// output in files, and durably records how it ended. A later worker attaches to it again.
+// Package supervise runs a command under a supervisor: a process of its own that outlives the worker, owns the command's
+// whole tree, keeps its output in files, and writes durably how it ended. A worker that comes back attaches to it again.
 //
-// Each attempt of an operation has its own directory of records, plain files that a sandbox can share:
+// One operation has one directory of records (it may be inside a sandbox's mount, so all of it is plain files):
 //
 //	lock        held by the supervisor from before it spawns until everything it owns has ended
-//	abandoned   written by a worker that found neither lock nor exit: a late supervisor must not spawn
+//	abandoned   written by a worker that found neither lock nor exit: a supervisor that comes late must not spawn
 //	started     JSON StartRecord: who the supervisor is and what it owns, fsynced before the command can run
 //	stdout      what the command wrote, at most Spec.MaxOutput bytes; the rest is drained and counted
 //	stderr      likewise
 //	exit        JSON Exit, written durably once the command has ended
 //	gone        JSON FenceResult, written when nothing of it is left
-//	log         the supervisor's stderr: empty unless it has failed
+//	log         what the supervisor itself had to say: empty, unless something is wrong with it
+//
+// A directory serves one attempt. Whoever tries an operation again takes a new one.
 package supervise
 
 import (
@@ -43,10 +45,10 @@ const MarkVariable = "LAUFWERK_MARK"
 // Mark is the mark of an operation: its session's, a slash, and the operation.
 func Mark(session, operation string) string { return session + "/" + operation }
 
-// Identity identifies a process, also after its id was used again.
+// Identity is a process that cannot be mistaken for another one.
 type Identity = process.Identity
 
-// StartRecord is written before the command runs.
+// StartRecord is the record before the command runs.
 type StartRecord struct {
 	Supervisor Identity  `json:"supervisor"`
 	Mark       string    `json:"mark"`
@@ -93,13 +95,13 @@ const (
 	HowNothing   = "nothing started"
 )
 
-// FenceResult is the result of a fence. Sure is false where something may still run.
+// FenceResult says what is left after a fence. Sure is false where something may have escaped our sight.
 type FenceResult struct {
 	Sure      bool   `json:"sure"`
 	How       string `json:"how"`
 	Survivors []int  `json:"survivors,omitempty"`
 	Why       string `json:"why,omitempty"` // of Sure == false
-	// Later says of an unsure fence that the sandbox could not be reached and that it is worth repeating.
+	// Later, of one that is not sure, says that nothing could be learned, because the place cannot be reached now: ask again.
 	Later bool      `json:"later,omitempty"`
 	At    time.Time `json:"at"`
 }
@@ -109,11 +111,12 @@ type Launcher interface {
 	// Launch starts a supervisor on dir and hands it spec. It returns once the supervisor has read spec or is known not to run;
 	// an error that leaves this open is a failure of kind OutcomeUnknown.
 	Launch(ctx context.Context, dir string, spec Spec) error
-	// Interrupt signals the command; after the grace period the supervisor ends the tree.
+	// Interrupt asks the command to stop in its own way; after the grace period the supervisor ends the tree.
 	Interrupt(ctx context.Context, dir string) error
 	// Fence ends everything of this operation, with or without a living supervisor.
 	Fence(ctx context.Context, dir string) FenceResult
-	// Cancel is Fence of a cancelled operation. With some providers it ends the whole sandbox for good.
+	// Cancel is Fence of an operation that was cancelled. With some providers it ends the whole sandbox, in which nothing can be
+	// started any more.
 	Cancel(ctx context.Context, dir string) FenceResult
 }
 
@@ -137,7 +140,7 @@ func digest(s string) string {
 	return sha256hex.Of(s)[:16]
 }
 
-// environment is env with the mark. Of a repeated name the last value counts, at the first position.
+// environment is env with the mark; of a name that comes twice the last one counts, and where the first one stood.
 func environment(env []string, mark string) []string {
 	at := map[string]int{}
 	var out []string

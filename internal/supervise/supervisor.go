@@ -24,29 +24,29 @@ import (
 // Argument is the hidden command of the binary that is the supervisor; the directory of records follows.
 const Argument = "__supervise"
 
-// InsideArgument is the word before the directory of a supervisor that the guest starts.
+// InsideArgument is the word before the directory where a supervisor is started in another way, see package inside.
 const InsideArgument = "supervise"
 
-// StandbyArgument is the word before the socket of a supervisor that waits for its operation in a sandbox.
+// StandbyArgument is the word before the socket at which one waits that is told later what it is the supervisor of, see package inside.
 const StandbyArgument = "standby"
 
 const (
-	pipeGrace   = 50 * time.Millisecond // for output that the command's children write after its end
-	killGrace   = 10 * time.Second      // for the tree of a killed command, before its end is recorded anyway
-	recordTries = 60                    // of writing a record, a second apart
+	pipeGrace   = 50 * time.Millisecond // for the output of the command's own children after its end
+	killGrace   = 10 * time.Second      // for the tree of a command that was ended, before its end is recorded all the same
+	recordTries = 60                    // of writing a record on a disk that refuses, a second apart
 	cgroupGrace = 5 * time.Second
-	spawnTries  = 20                    // of starting a command at the process limit
+	spawnTries  = 20                    // of starting a command where there is no room for a process more
 	spawnPause  = 50 * time.Millisecond // between them
 )
 
-// ack is the one line that a supervisor prints, once it is clear whether it will run the command.
+// ack is the one line that a supervisor says on stdout, once it is clear whether it will run the command.
 type ack struct {
 	Started bool   `json:"started"`
 	Reason  string `json:"reason,omitempty"` // why not
 }
 
-// Main runs the Spec on env.In with the directory of records in args, and returns when nothing of the command is left. SIGINT
-// interrupts the command, SIGTERM ends everything.
+// Main is the supervisor: it runs the Spec on env.In under the directory that args name, and returns when nothing of it is
+// left. SIGINT interrupts the command, SIGTERM ends everything.
 func Main(env *system.Env, args []string) int {
 	if len(args) != 1 {
 		_, _ = fmt.Fprintf(env.Err, "usage: laufwerk %s DIRECTORY < SPEC\n", Argument)
@@ -55,7 +55,8 @@ func Main(env *system.Env, args []string) int {
 	return run(env, args[0], false)
 }
 
-// MainInSandbox is Main in a sandbox with limited memory: the kernel is to kill the command and not the supervisor.
+// MainInSandbox is Main on the directory dir in a sandbox, whose memory may be limited: where it runs out, the command and what it
+// started are to be killed, and its end to be recorded.
 func MainInSandbox(env *system.Env, dir string) int { return run(env, dir, true) }
 
 func run(env *system.Env, dir string, contained bool) int {
@@ -73,7 +74,7 @@ func run(env *system.Env, dir string, contained bool) int {
 func supervise(env *system.Env, dir string, signals <-chan syscall.Signal, contained bool) error {
 	spec, err := readSpec(env.In)
 	if err != nil {
-		return err // the worker was killed while it wrote, and reads no answer
+		return err // nobody meant this: the worker was killed while it wrote, and reads no answer
 	}
 	s := &supervisor{spec: spec, now: env.Now, signals: signals, contained: contained}
 	defer s.close()
@@ -94,7 +95,7 @@ func supervise(env *system.Env, dir string, signals <-chan syscall.Signal, conta
 	return s.finish()
 }
 
-// readSpec reads to the end, so that an incomplete spec is never run.
+// readSpec reads to the end, so that a spec of which a part is missing is never run.
 func readSpec(r io.Reader) (Spec, error) {
 	var spec Spec
 	b, err := io.ReadAll(r)
@@ -114,7 +115,7 @@ type supervisor struct {
 	spec    Spec
 	now     func() time.Time
 	signals <-chan syscall.Signal
-	// contained says that this process and the command may share a limit of memory.
+	// contained says that memory may be limited here for this process and the command together.
 	contained bool
 
 	r          *records
@@ -146,7 +147,7 @@ func (s *supervisor) close() {
 	}
 }
 
-// prepare locks the directory and records that the command is about to start.
+// prepare takes the directory and writes that the command is about to be started.
 func (s *supervisor) prepare(dir string) (err error) {
 	if s.r, err = openRecords(dir); err != nil {
 		return err
@@ -196,9 +197,9 @@ func (s *supervisor) recordStarted() error {
 	return s.r.write(startedName, s.started)
 }
 
-// spawn starts the command, in a control group where possible. A command that cannot be started has ended with that result. At the
-// process limit of a sandbox spawn fails instead and the supervisor ends without a record, as if killed: others have used up the
-// limit, and only the sandbox's end frees it.
+// spawn starts the command, in a control group where one can be had. That it could not be started is its result, but not that a
+// sandbox has no room for a process more: others have taken that up, and only its end gives it back. Without a record of an end
+// this supervisor is one that was killed.
 func (s *supervisor) spawn() error {
 	s.result.StartedAt = s.now().UTC()
 	var files []*process.File // to be closed once the command has them
@@ -241,7 +242,7 @@ func (s *supervisor) spawn() error {
 	crash.Point("supervise/before-spawn")
 	pid, err := process.Spawn(c, true)
 	if err != nil && s.cgroup != nil {
-		// An old kernel, or a filter that refuses clone3. Nothing has run yet.
+		// An old kernel, or a filter that refuses clone3: nothing has run yet.
 		c.Cgroup = nil
 		if e := s.withoutCgroup(err); e == nil {
 			pid, err = process.Spawn(c, true)
@@ -265,7 +266,7 @@ func (s *supervisor) spawn() error {
 	return nil
 }
 
-// withoutCgroup corrects the record before anything runs.
+// withoutCgroup records, before anything runs, that there is no control group after all.
 func (s *supervisor) withoutCgroup(why error) error {
 	if s.cgroup != nil {
 		_ = s.cgroup.Remove()
@@ -287,7 +288,7 @@ func (s *supervisor) recordFailure(code int, err error) {
 	}
 }
 
-// notFound is the exit code of shells for a command that is missing (127) or cannot be run (126).
+// notFound is the exit code that shells give a command that is not there, or that cannot be run.
 func notFound(err error) int {
 	if errors.Is(err, fs.ErrNotExist) {
 		return 127
@@ -295,8 +296,8 @@ func notFound(err error) int {
 	return 126
 }
 
-// superviseTree runs until nothing of the command's tree is left and its end is recorded. One goroutine does all reaping and killing,
-// so that no id is reused by another process while it may be signalled.
+// superviseTree keeps the command's whole tree until nothing is left of it and its end is recorded. All reaping and all killing is
+// done here, by one goroutine: so the id of a child is never used by another process while it may be signalled.
 func (s *supervisor) superviseTree(childEnded <-chan struct{}) {
 	if s.spec.Timeout > 0 {
 		t := time.NewTimer(s.spec.Timeout)
@@ -349,10 +350,10 @@ func (s *supervisor) waitForEvent(childEnded <-chan struct{}) {
 	}
 }
 
-// stopEndsCommand says whether a request to stop is the one that ends the command.
+// stopEndsCommand says whether a request to stop now is the one that ends the command.
 func (s *supervisor) stopEndsCommand() bool { return !s.ended && !s.stopping && !s.killing }
 
-// stop signals the command and starts its grace period.
+// stop asks the command to end in its own way.
 func (s *supervisor) stop() {
 	if !s.stopEndsCommand() {
 		return
@@ -370,7 +371,7 @@ func (s *supervisor) stop() {
 	s.grace = time.After(s.spec.Grace)
 }
 
-// killAll kills all processes that are visible now. It is repeated until no child is left.
+// killAll kills what can be seen now. It is repeated until no child is left.
 func (s *supervisor) killAll() {
 	s.passes++
 	if s.cgroup != nil {
@@ -401,7 +402,7 @@ func (s *supervisor) reap() {
 	}
 }
 
-// recordExit records how the command ended, after its output.
+// recordExit writes how the command ended, after everything that it wrote itself.
 func (s *supervisor) recordExit() {
 	s.result.EndedAt = s.now().UTC()
 	bound := time.NewTimer(pipeGrace)
@@ -415,7 +416,7 @@ func (s *supervisor) recordExit() {
 			select {
 			case <-st.Done():
 			case <-bound.C:
-				late = true // a background process has it open
+				late = true // a process in the background holds it
 			}
 		}
 		st.Drain()
@@ -437,14 +438,14 @@ func (s *supervisor) recordExit() {
 	s.recorded = true
 }
 
-// commitRecord retries, since a full disk may recover and the end is lost without a record.
+// commitRecord tries for a while: a full or failing disk may recover, and without the record the end is lost.
 func (s *supervisor) commitRecord(to *recordSlot, v any) {
 	for tries := 1; to.commit(v) != nil && tries < recordTries; tries++ {
 		time.Sleep(time.Second)
 	}
 }
 
-// finish records that nothing is left, and unlocks last.
+// finish writes that nothing is left, and gives the lock up last.
 func (s *supervisor) finish() error {
 	f := FenceResult{Sure: true, How: HowSubreaper, At: s.now().UTC()}
 	if s.cgroup != nil {
@@ -461,7 +462,7 @@ func (s *supervisor) finish() error {
 	return nil
 }
 
-// streamSink stores the first max bytes of a stream and counts all.
+// streamSink stores the first max bytes of a stream and counts all of them. It never makes the writer wait for long.
 type streamSink struct {
 	mu    sync.Mutex
 	f     file
@@ -479,7 +480,7 @@ func (k *streamSink) write(b []byte) {
 	k.total += int64(len(b))
 }
 
-// settle syncs the stored bytes, and returns how many were written so far.
+// settle makes what is stored durable, and says how much was written until now.
 func (k *streamSink) settle() (total int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -489,7 +490,8 @@ func (k *streamSink) settle() (total int64, err error) {
 	return k.total, k.err
 }
 
-// stdin gives c a pipe that is filled once the command runs, or an empty stdin. It is no error if the command does not read it.
+// stdin gives c its input: a pipe that is filled once the command runs, or nothing at all. A command that ends without
+// having read it is no error.
 func stdin(c *process.Command, data []byte) (feed func(started bool), err error) {
 	r, w, err := process.Pipe(len(data) > 0)
 	if err != nil {

@@ -60,17 +60,24 @@ func Credentials(raw json.RawMessage, kinds []string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// CredentialsOf are the logins that a described target (a Definition as JSON) gives to agents, where its options hold
-// them as Credentials reads them.
-func CredentialsOf(described json.RawMessage) []string {
-	var d Definition
-	var options struct {
+// Credentials are the logins that a target gives to agents: its normalised option `credentials` is a list, as Credentials makes
+// it, or one with its kind beside where it is kept.
+func (d Definition) Credentials() []string {
+	var list struct {
 		Credentials []string `json:"credentials"`
 	}
-	if json.Unmarshal(described, &d) != nil || json.Unmarshal(d.Options, &options) != nil {
-		return nil
+	if json.Unmarshal(d.Options, &list) == nil {
+		return list.Credentials
 	}
-	return options.Credentials
+	var one struct {
+		Credentials struct {
+			Kind string `json:"kind"`
+		} `json:"credentials"`
+	}
+	if json.Unmarshal(d.Options, &one) == nil && one.Credentials.Kind != "" {
+		return []string{one.Credentials.Kind}
+	}
+	return nil
 }
 
 // fingerprint is sha256 over kind, id and options, as JSON with sorted keys. It neither holds nor needs the literal values of

@@ -73,7 +73,7 @@ func TestReceipts(t *testing.T) {
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, err := agent.ReadInstalled(home, New())
+			got, err := agent.ReadInstalled(home, New(), "laufwerk prepare local")
 			switch {
 			case c.ok && (err != nil || got.Path != program):
 				t.Errorf("%q, %v", got.Path, err)
@@ -89,17 +89,17 @@ func TestNamesThatOutliveAProcess(t *testing.T) {
 	p := New()
 	profile := p.Credential().Profile
 	for got, want := range map[string]string{
-		p.Name() + ".program":                               "codex.program",
-		p.Name() + ".login":                                 "codex.login",
-		p.Credential().Kind:                                 "codex-subscription",
-		profile.ID:                                          "laufwerk-codex",
-		profile.Own:                                         "codex",
-		policy.Binaries(p.Name()):                           "/sandbox/.harness-bootstrap/codex/node_modules/**",
-		agent.ReceiptPath("/home", p.Name()):                "/home/harness/codex/receipt.json",
-		p.Recipe().Binary("linux/amd64"):                    "node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
-		p.Recipe().Binary("linux/arm64"):                    "node_modules/@openai/codex-linux-arm64/vendor/aarch64-unknown-linux-musl/bin/codex",
-		p.Recipe().ExpectedVersion():                        "codex-cli " + p.Recipe().Version,
-		strings.Join(agent.Programs{p}.HomeVariables(), ""): "CODEX_HOME",
+		p.Name() + ".program":                             "codex.program",
+		p.Name() + ".login":                               "codex.login",
+		p.Credential().Kind:                               "codex-subscription",
+		profile.ID:                                        "laufwerk-codex",
+		profile.Own:                                       "codex",
+		policy.Binaries(p.Name()):                         "/sandbox/.harness-bootstrap/codex/node_modules/**",
+		agent.ReceiptPath("/home", p.Name()):              "/home/harness/codex/receipt.json",
+		p.Recipe().Binary("linux/amd64"):                  "node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+		p.Recipe().Binary("linux/arm64"):                  "node_modules/@openai/codex-linux-arm64/vendor/aarch64-unknown-linux-musl/bin/codex",
+		p.Recipe().ExpectedVersion():                      "codex-cli " + p.Recipe().Version,
+		strings.Join(agent.Programs{p}.Refused().Own, ""): "CODEX_HOME",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -27,7 +27,7 @@ const renew = "codex login"
 // Credential is a ChatGPT subscription: logins by API key are refused.
 func (*Program) Credential() *agent.Credential {
 	return &agent.Credential{
-		Kind: Subscription, Title: title, Renew: renew, File: loginFile,
+		Kind: Subscription, Title: title, Renew: renew, File: loginFile, APIKeys: []string{"OPENAI_API_KEY", "CODEX_API_KEY"},
 		Read: readLogin, Secrets: func(content []byte) []string {
 			var a auth
 			if json.Unmarshal(content, &a) != nil {

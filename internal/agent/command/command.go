@@ -31,10 +31,14 @@ const (
 )
 
 // Program drives a program of the user's own.
-type Program struct{ host map[string]string }
+type Program struct {
+	host    map[string]string
+	apiKeys []string
+}
 
-// New makes the harness; host is the worker's environment, from which variables are taken that say so.
-func New(host map[string]string) *Program { return &Program{host: host} }
+// New makes the harness; host is the worker's environment, from which variables are taken that say so. The API keys, those of
+// other programs, are refused.
+func New(host map[string]string, apiKeys ...string) *Program { return &Program{host, apiKeys} }
 
 var _ agent.Program = (*Program)(nil)
 
@@ -81,7 +85,7 @@ type config struct {
 }
 
 // Validate holds the rules of createCommand. Its own normalised form is valid and stays as it is.
-func (*Program) Validate(given json.RawMessage) (json.RawMessage, error) {
+func (p *Program) Validate(given json.RawMessage) (json.RawMessage, error) {
 	fields, err := options.Fields("", given, "command", "env", "protocol")
 	if err != nil {
 		return nil, err
@@ -99,7 +103,7 @@ func (*Program) Validate(given json.RawMessage) (json.RawMessage, error) {
 			return nil, options.Invalid(options.Index("command", i), "expected no NUL byte")
 		}
 	}
-	if c.Env, err = environment.Parse("env", fields["env"]); err != nil {
+	if c.Env, err = environment.Parse("env", fields["env"], environment.Refused{APIKeys: p.apiKeys}); err != nil {
 		return nil, err
 	}
 	if raw := fields["protocol"]; !options.Absent(raw) {

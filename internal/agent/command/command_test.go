@@ -38,7 +38,7 @@ func TestValidate(t *testing.T) {
 		{`{"command":["a"],"env":{"OPENAI_API_KEY":"x"}}`, "env.OPENAI_API_KEY", "billing"},
 		{`7`, "", "expected an object, got 7"},
 	} {
-		got, err := New(nil).Validate(json.RawMessage(c.given))
+		got, err := New(nil, "OPENAI_API_KEY").Validate(json.RawMessage(c.given))
 		if c.message == "" {
 			again, err2 := New(nil).Validate(got)
 			if err != nil || err2 != nil || string(again) != string(got) {

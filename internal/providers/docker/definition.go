@@ -88,7 +88,7 @@ func parse(given json.RawMessage, programs agent.Programs) (config, error) {
 			return c, err
 		}
 	}
-	if c.Env, err = environment.Parse("env", fields["env"], append([]string{"HOME", "TMPDIR"}, programs.HomeVariables()...)...); err != nil {
+	if c.Env, err = environment.Parse("env", fields["env"], programs.Refused("HOME", "TMPDIR")); err != nil {
 		return c, err
 	}
 	if raw := fields["imageCacheDirectory"]; !options.Absent(raw) {

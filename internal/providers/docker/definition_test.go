@@ -135,14 +135,10 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(def)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := (*Provider)(nil).Credentials(raw); !slices.Equal(got, []string{"claude-subscription", "codex-subscription"}) {
+	if got := def.Credentials(); !slices.Equal(got, []string{"claude-subscription", "codex-subscription"}) {
 		t.Errorf("%q", got)
 	}
-	if got := (*Provider)(nil).Credentials(json.RawMessage(`"x"`)); got != nil {
+	if got := (targets.Definition{Options: json.RawMessage(`"x"`)}).Credentials(); got != nil {
 		t.Errorf("%q", got)
 	}
 }

@@ -71,9 +71,6 @@ func (*Provider) Info() providers.Info {
 	}
 }
 
-// Credentials are the logins that a described target gives to agents.
-func (*Provider) Credentials(def json.RawMessage) []string { return targets.CredentialsOf(def) }
-
 // Endpoint is the engine's identity.
 func (p *Provider) Endpoint(ctx context.Context, _ targets.Definition) (string, error) {
 	e, err := p.c.Connect(ctx, "")
@@ -182,7 +179,22 @@ func (p *Provider) cache(def targets.Definition, c config) imagecache.Cache {
 
 // Images describes what sessions of Docker targets start from.
 func Images() imagecache.Kind {
-	return imagecache.Kind{Name: Kind, Bootstrap: "/opt/laufwerk/.harness-bootstrap"}
+	return imagecache.Kind{
+		Name: Kind, Bootstrap: "/opt/laufwerk/.harness-bootstrap",
+		Help: imagecache.Help{
+			Short: "Build the images for the containers of Docker targets",
+			Long: `Build the images of the project's Docker targets: a base image plus the version of %[1]s that this version of laufwerk is made
+for, installed from a lockfile with checksums, tested in a container, and recorded in a receipt. While the receipt is valid
+nothing is done, so that the command can be called before every run; after an upgrade of laufwerk it builds the images again.
+Outside of a project the standard image is built. The containers in which images are built have no access to workspaces and
+logins.
+
+The base image needs Node.js 22 or newer with npm or pnpm, git, bash and setsid. The values of --ca, --npmrc, --registry and
+--proxy are used for the installation only and are not stored in an image.`,
+			Example: "$ laufwerk prepare docker\n\n# One target, from your own base image\n$ laufwerk prepare docker --target docker --image registry.example/team/node:22\n\n" +
+				"# Behind a proxy that intercepts TLS\n$ laufwerk prepare docker --proxy http://proxy.example:3128 --ca /etc/ssl/certs/ca-certificates.crt",
+		},
+	}
 }
 
 // image finds it on the engine, and never fetches one.

@@ -77,7 +77,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 		return nil, lostError(in, "its directory: %v", err)
 	}
 	b := &sandbox{p: p, e: e, intent: in, spec: s, config: c, vars: own, arch: e.Facts().Arch, running: got.State.Running}
-	b.env = slices.Concat([]string{"PATH=" + standardPath}, imageVariables(got.Config.Env), []string{"HOME=" + homeDir, "TMPDIR=" + tmpDir}, own, []string{supervise.MarkVariable + "=" + s.Mark})
+	b.env = slices.Concat([]string{"PATH=" + standardPath}, imageVariables(got.Config.Env, p.c.Programs.Refused()), []string{"HOME=" + homeDir, "TMPDIR=" + tmpDir}, own, []string{supervise.MarkVariable + "=" + s.Mark})
 	b.guest = &guestclient.Sandbox{
 		Backend: containerBackend{b}, Dir: s.Dir, Ops: opsDir, FileOwner: s.Gives, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
 	}
@@ -89,10 +89,10 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 
 // imageVariables are the variables of an image as commands get them: what `env` refuses is refused from there, too, so that no agent
 // falls back to billing by use.
-func imageVariables(env []string) []string {
+func imageVariables(env []string, refused environment.Refused) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return environment.IsRefused(name)
+		return refused.Has(name)
 	})
 }
 

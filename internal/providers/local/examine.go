@@ -40,7 +40,7 @@ func (p *Provider) examineProgram(program agent.Program, c config) (out []checks
 		return []checks.Check{checks.New(name, checks.Skip, "the target has no `credentials`, so no agent uses %s", title)}
 	}
 	if program.Recipe() != nil {
-		if r, err := agent.ReadInstalled(p.home, program); err != nil {
+		if r, err := agent.ReadInstalled(p.home, program, install); err != nil {
 			out = append(out, checks.Failed(name+".program", err))
 		} else {
 			out = append(out, checks.New(name+".program", checks.Pass, "%s %s is prepared", title, r.Version).WithEvidence(r.Path))

@@ -239,7 +239,7 @@ func (p *Provider) Validate(given json.RawMessage) (targets.Definition, error) {
 	if c.Credentials, err = targets.Credentials(fields["credentials"], p.programs.CredentialKinds()); err != nil {
 		return targets.Definition{}, err
 	}
-	if c.Env, err = environment.Parse("env", fields["env"], p.programs.HomeVariables()...); err != nil {
+	if c.Env, err = environment.Parse("env", fields["env"], p.programs.Refused()); err != nil {
 		return targets.Definition{}, err
 	}
 	return targets.NewDefinition(Kind, c.ID, c, c)

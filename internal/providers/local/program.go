@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/url"
 	"path/filepath"
@@ -15,9 +14,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
-
-// Credentials are the logins that a described target gives to agents.
-func (*Provider) Credentials(def json.RawMessage) []string { return targets.CredentialsOf(def) }
 
 // WithPrograms tells which agent programs there are, and below which laufwerk home they are installed.
 func (p *Provider) WithPrograms(programs agent.Programs, home string) *Provider {
@@ -34,6 +30,9 @@ func (p *Provider) login(c config, credential *agent.Credential) (agent.Login, e
 	return credential.ReadFor(c.ID, c.Credentials, p.user())
 }
 
+// install is the command that installs agent programs on this machine.
+const install = "laufwerk prepare local"
+
 // readyFor is what keeps a program from being run here.
 func (p *Provider) readyFor(name string, c config) (out []failure.Condition) {
 	program, ok := p.programs.Find(name)
@@ -41,7 +40,7 @@ func (p *Provider) readyFor(name string, c config) (out []failure.Condition) {
 		return nil
 	}
 	if program.Recipe() != nil {
-		if _, err := agent.ReadInstalled(p.home, program); err != nil {
+		if _, err := agent.ReadInstalled(p.home, program, install); err != nil {
 			out = append(out, condition(name+".program", err))
 		}
 	}
@@ -63,7 +62,7 @@ func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 		return out, nil
 	}
 	if program.Recipe() != nil {
-		installed, err := agent.ReadInstalled(s.provider.home, program)
+		installed, err := agent.ReadInstalled(s.provider.home, program, install)
 		if err != nil {
 			return providers.Program{}, err
 		}

@@ -60,8 +60,7 @@ func TestCodexIsReadyWithProgramAndLogin(t *testing.T) {
 	if got := ids(providers.Need{Program: "codex"}); got != nil {
 		t.Errorf("still missing %v", got)
 	}
-	described, _ := json.Marshal(def)
-	if got := p.Credentials(described); !slices.Equal(got, []string{"codex-subscription"}) {
+	if got := def.Credentials(); !slices.Equal(got, []string{"codex-subscription"}) {
 		t.Errorf("credentials %v", got)
 	}
 }

@@ -45,16 +45,6 @@ func (p *Provider) Validate(given json.RawMessage) (targets.Definition, error) {
 	return targets.NewDefinition(Kind, c.ID, c, defining)
 }
 
-// Credentials are the logins that a described target (a targets.Definition as JSON) gives to agents.
-func Credentials(def json.RawMessage) []string {
-	var d targets.Definition
-	var c config
-	if json.Unmarshal(def, &d) != nil || json.Unmarshal(d.Options, &c) != nil || c.Credentials.Kind == "" {
-		return nil
-	}
-	return []string{c.Credentials.Kind}
-}
-
 func parse(given json.RawMessage, programs agent.Programs) (c config, err error) {
 	fields, err := options.Fields("", given, "id", "gateway", "credentials", "policy", "resources", "image", "imageCacheDirectory")
 	if err != nil {

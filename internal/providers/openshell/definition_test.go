@@ -152,14 +152,10 @@ func TestLoginOfATarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(def)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := Credentials(raw); !slices.Equal(got, []string{"codex-subscription"}) {
+	if got := def.Credentials(); !slices.Equal(got, []string{"codex-subscription"}) {
 		t.Errorf("%q", got)
 	}
-	if got := Credentials(json.RawMessage(`"x"`)); got != nil {
+	if got := (targets.Definition{Options: json.RawMessage(`"x"`)}).Credentials(); got != nil {
 		t.Errorf("%q", got)
 	}
 }

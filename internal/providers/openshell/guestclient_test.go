@@ -528,11 +528,12 @@ func TestWhatIsAPlaceholder(t *testing.T) {
 			t.Errorf("%q", value)
 		}
 	}
+	b := &sandbox{l: location{p: New(Config{Programs: programs()})}}
 	for kv, not := range map[string]bool{
 		"HTTPS_PROXY=http://10.0.0.1:3128": false, "PATH=/usr/bin": false, "SSL_CERT_FILE=/etc/ssl/x": false,
 		"OPENSHELL_SANDBOX=1": true, "HOME=/sandbox": true, "OPENAI_API_KEY=k": true, "CODEX_API_KEY=k": true, "SHLVL=1": true, "LAUFWERK_HOME=/x": true,
 	} {
-		if isReservedVariable(kv) != not {
+		if b.isReservedVariable(kv) != not {
 			t.Errorf("%q", kv)
 		}
 	}

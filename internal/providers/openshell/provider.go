@@ -106,9 +106,6 @@ func runnable(programs agent.Programs) []string {
 	return out
 }
 
-// Credentials are the logins that a described target gives to agents: the gateway holds them.
-func (*Provider) Credentials(def json.RawMessage) []string { return Credentials(def) }
-
 // Name is that of a claim's sandbox.
 func (*Provider) Name(claim string) string { return client.Name(claim) }
 
@@ -315,6 +312,21 @@ func Images() imagecache.Kind {
 		Layout: imagecache.Layout{
 			Workdir: "/sandbox", Directories: []string{"/opt", "/sandbox/home", "/sandbox/ops", "/sandbox/work"},
 			Paths: []string{"/bin", "/etc", "/lib", "/lib64", "/sbin", "/tmp", "/usr"}, Tools: []string{"ip"}, Volumeless: true,
+		},
+		Help: imagecache.Help{
+			Short: "Build the images for the sandboxes of OpenShell targets",
+			Long: `Build the images of the project's OpenShell targets: a base image plus the version of %[1]s that this version of laufwerk is
+made for, in /sandbox/.harness-bootstrap, where network policies expect it, and the directories that a sandbox's file system
+policy names. %[1]s is installed from a lockfile with checksums, tested in a container, and recorded in a receipt; while the
+receipt is valid nothing is done. The containers in which images are built have no access to workspaces and credentials.
+
+Then a sandbox is made from the image and removed, which shows that the gateway makes sandboxes on the engine of this host, and
+that they have access to files of this host. If the gateway is not registered or the target's gateway provider does not exist,
+the image is built, and this test is reported as pending.
+
+The base image needs Node.js 22 or newer with npm or pnpm, git, bash, setsid and ip (iproute2), and no VOLUME. The values of
+--ca, --npmrc, --registry and --proxy are used for the installation only and are not stored in an image.`,
+			Example: "$ laufwerk prepare openshell\n\n# One target, from your own base image\n$ laufwerk prepare openshell --target secure-coding --image registry.example/team/node:22",
 		},
 	}
 }

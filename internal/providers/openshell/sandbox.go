@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/laufwerk/laufwerk/internal/environment"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/guest"
 	"github.com/laufwerk/laufwerk/internal/openshell/policy"
@@ -193,7 +192,7 @@ func (b *sandbox) readEnvironment(ctx context.Context, anew bool) error {
 		known.Store(b.l.intent.Resource, env)
 	}
 	env, _ := got.([]string)
-	b.env = append(slices.DeleteFunc(slices.Clone(env), isReservedVariable), "HOME="+policy.Home, "TMPDIR=/tmp", supervise.MarkVariable+"="+b.l.s.Mark)
+	b.env = append(slices.DeleteFunc(slices.Clone(env), b.isReservedVariable), "HOME="+policy.Home, "TMPDIR=/tmp", supervise.MarkVariable+"="+b.l.s.Mark)
 	return nil
 }
 
@@ -221,9 +220,9 @@ func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) 
 
 // isReservedVariable says of a variable that commands do not get it: what OpenShell and the login shell have for themselves, what is
 // ours, and what could make an agent fall back to billing by use.
-func isReservedVariable(kv string) bool {
+func (b *sandbox) isReservedVariable(kv string) bool {
 	name, _, _ := strings.Cut(kv, "=")
-	return strings.HasPrefix(name, "OPENSHELL_") || strings.HasPrefix(name, "LAUFWERK_") || environment.IsRefused(name) ||
+	return strings.HasPrefix(name, "OPENSHELL_") || b.l.p.c.Programs.Refused().Has(name) ||
 		slices.Contains([]string{"HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"}, name)
 }
 
