@@ -12,7 +12,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
-// Acceptance is the record that a person said of an endpoint that it is the same as before, under another identity.
+// Acceptance records that a person declared an endpoint to be the same under another identity.
 type Acceptance struct {
 	Old string         `json:"old"`
 	New string         `json:"new"`
@@ -20,8 +20,8 @@ type Acceptance struct {
 	Who journal.Sender `json:"who"`
 }
 
-// ReadAcceptance understands OLD=NEW, and refuses what is no legitimate change: OLD has to be what outstanding claims of the
-// filter record, and may not answer any more; NEW has to be what answers now. It changes nothing.
+// ReadAcceptance parses OLD=NEW and checks it: outstanding claims of the filter must record OLD, which must not answer any more, and
+// NEW must answer now.
 func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, change string, by journal.Sender) (Acceptance, error) {
 	f.Outstanding = true
 	list, err := d.List(ctx, f)
@@ -69,8 +69,8 @@ func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, change string, by
 	return a, nil
 }
 
-// Accept changes the recorded identity of outstanding claims of the filter and keeps who said so, in one commit. The caller
-// holds the lease of their run. It returns how many there were.
+// Accept changes the recorded identity of outstanding claims of the filter in one commit, and returns their number. The caller holds
+// the lease of their run.
 func (d *Driver) Accept(ctx context.Context, f Filter, a Acceptance) (n int, err error) {
 	f.Outstanding = true
 	err = d.o.Store.Update(ctx, func(tx store.Tx) error {

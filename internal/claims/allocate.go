@@ -14,8 +14,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// ID is the claim's id for an operation of a run: 16 lower-case letters and digits, the first one a letter. It is the same at
-// every resume, which is how a journal and the claims find each other.
+// ID is the claim's id for an operation of a run: 16 lower-case letters and digits, the first one a letter. It is derived, so that a
+// resume finds the same claim.
 func ID(run, operation string) string {
 	sum := sha256.Sum256([]byte(run + "\x00" + operation))
 	return "c" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))[:15]
@@ -37,11 +37,10 @@ type Request struct {
 	Extra       json.RawMessage
 }
 
-// Allocate makes the resource of a request, or continues what an earlier process began for the same id; where that certainly
-// came to nothing, it asks anew. It returns the
-// claim in state allocated, or a failure: the one of a lock that could not be had (nothing was begun); what the provider says
-// when it certainly made nothing (the claim is released); OutcomeUnknown when nobody can tell (a later Allocate, Reconcile or
-// Release finds out); SessionLost or WorkspaceLost when the resource of this id is already gone or going.
+// Allocate creates the resource of a request, or continues what an earlier process began for the same id. It returns an allocated
+// claim, or a failure: that of a lock (nothing was begun); the provider's when certainly nothing was created (the claim is released);
+// OutcomeUnknown when that is not known (a later Allocate or Release resolves it); SessionLost or WorkspaceLost when the resource is
+// gone or being deleted.
 func (d *Driver) Allocate(ctx context.Context, req Request) (Claim, error) {
 	r, err := d.resources(Claim{ID: req.ID, Kind: req.Kind, Provider: req.Provider})
 	if err != nil {
@@ -61,7 +60,7 @@ func (d *Driver) Allocate(ctx context.Context, req Request) (Claim, error) {
 	}
 }
 
-// recordIntent makes the intent and its locks durable, before anything outside happens.
+// recordIntent commits the intent and its locks before any external call.
 func (d *Driver) recordIntent(ctx context.Context, req Request) (c Claim, existed bool, err error) {
 	owner, err := d.o.Owner(ctx)
 	if err != nil {
@@ -108,14 +107,14 @@ func (d *Driver) recordIntent(ctx context.Context, req Request) (c Claim, existe
 	return c, existed, err
 }
 
-// wasNeverAllocated says that the intent was given up before anything came of it: the operation was interrupted, or its target was
-// not ready. Such an operation is not over, and may ask anew.
+// wasNeverAllocated says that the intent was released before it was allocated: the operation was interrupted, or its target was not
+// ready. Such an operation may allocate again.
 func (c Claim) wasNeverAllocated() bool {
 	_, ok := Next(c.State, Reissued)
 	return ok && c.AllocatedAt.IsZero() && c.DeletingAt.IsZero()
 }
 
-// create asks for the resource. The intent is durable, and nothing of an earlier attempt exists.
+// create creates the resource. The intent is durable, and nothing of an earlier attempt exists.
 func (d *Driver) create(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	if err := ctx.Err(); err != nil {
 		c, cerr := d.applyEvent(ctx, c.ID, Rejected, d.withEvidence("not asked for: the operation was cancelled first", ""))
@@ -138,8 +137,7 @@ func (d *Driver) create(ctx context.Context, c Claim, r resource.Manager) (Claim
 	}
 }
 
-// resolveForAllocation finds out what became of an earlier attempt. Where it certainly came to nothing, the resource is asked for
-// once more: there is still at most one.
+// resolveForAllocation resolves an earlier attempt, and creates the resource again where that attempt certainly created nothing.
 func (d *Driver) resolveForAllocation(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	res, err := d.resolveCreate(ctx, c, r)
 	if err != nil {
@@ -152,13 +150,13 @@ func (d *Driver) resolveForAllocation(ctx context.Context, c Claim, r resource.M
 		c, err := d.applyEvent(ctx, c.ID, Retried, func(c *Claim) {
 			d.withEvidence("resolving: "+describeOutcome(res.Outcome, res.Err), "", res.Evidence...)(c)
 			c.Attempts++
-			c.Intent.Resource = "" // of an earlier attempt: another one will be made
+			c.Intent.Resource = "" // of an earlier attempt
 		})
 		if err != nil {
 			return d.checkConcurrentChange(ctx, c, err)
 		}
 		if err := ctx.Err(); err != nil {
-			return d.create(ctx, c, r) // which only records that nothing was asked for
+			return d.create(ctx, c, r) // which records the failure of ctx without a call
 		}
 		crash.Point("claims/before-create-again")
 		again := r.Create(ctx, c.Intent)
@@ -178,7 +176,7 @@ func (d *Driver) resolveForAllocation(ctx context.Context, c Claim, r resource.M
 	return lost, unknownOutcomeError(lost, res.Err)
 }
 
-// resolveCreate asks the provider what became of a create. A context that has ended can only make it say nothing.
+// resolveCreate asks the provider for the outcome of a create.
 func (d *Driver) resolveCreate(ctx context.Context, c Claim, r resource.Manager) (resource.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return resource.Result{}, err
@@ -212,7 +210,7 @@ func (d *Driver) recordRejection(ctx context.Context, c Claim, res resource.Resu
 	return done, cause
 }
 
-// requireAllocated returns an allocated claim. One that was given up by someone else while it was being made is ended again.
+// requireAllocated returns an allocated claim. Where it was released concurrently, the resource is deleted again.
 func (d *Driver) requireAllocated(ctx context.Context, c Claim) (Claim, error) {
 	if c.State == Allocated {
 		return c, nil

@@ -1,5 +1,5 @@
-// Package claims keeps the durable record of every allocated resource, from the intent before the first external call to
-// the observed absence after the last. One table holds all transitions, one driver runs the protocol for all kinds.
+// Package claims records every allocated resource durably, from the intent before the first external call to the observed absence
+// after the last. One table holds all transitions, one driver runs the protocol for all kinds.
 package claims
 
 import (
@@ -13,14 +13,14 @@ import (
 // State of a claim.
 type State string
 
-// The states. Unknown and residue are side states of the way intent → allocated → deleting → released.
+// The states: intent → allocated → deleting → released, with unknown and residue beside them.
 const (
 	Intent    State = "intent"    // may be about to be created
 	Allocated State = "allocated" // exists, and its id is recorded
-	Deleting  State = "deleting"  // its end was asked for
+	Deleting  State = "deleting"  // its deletion was requested
 	Released  State = "released"  // its absence was observed: a tombstone
 	Unknown   State = "unknown"   // an effect may have happened
-	Residue   State = "residue"   // nothing of ours can run any more, but the other side still lists it
+	Residue   State = "residue"   // nothing of ours can run any more, but the endpoint still lists it
 	Abandoned State = "abandoned" // given up by a person, with a reason: kept for ever
 )
 
@@ -32,7 +32,7 @@ const (
 	KindSession   Kind = "session"   // a provider's sandbox; locally a directory and the processes of its supervisors
 	KindWorkspace Kind = "workspace" // a directory below $LAUFWERK_HOME/workspaces
 
-	// KindPreparation is a container that an image is prepared in, or proved to work; it belongs to no run.
+	// KindPreparation is a container in which an image is prepared or tested; it belongs to no run.
 	KindPreparation Kind = "preparation"
 )
 
@@ -49,7 +49,7 @@ type Claim struct {
 	Project     string              `json:"project,omitempty"`
 	Image       string              `json:"image,omitempty"` // the expected one, where the provider has images
 	Intent      resource.Intent     `json:"intent"`
-	Attempts    int                 `json:"attempts"`        // how often creating was, or may have been, asked for
+	Attempts    int                 `json:"attempts"`        // how often a create was or may have been requested
 	Locks       []string            `json:"holds,omitempty"` // freed when it is released or residue
 	Keep        string              `json:"keep,omitempty"`  // why it is deliberately kept ("unwritten changes"); cleanup then needs --discard-changes
 	Evidence    []resource.Evidence `json:"evidence,omitempty"`
@@ -66,30 +66,30 @@ type Claim struct {
 // Outstanding says whether the claim still stands for something that may exist: it blocks prune and admission.
 func (c Claim) Outstanding() bool { return c.State != Released && c.State != Abandoned }
 
-// Event is what was learned about a resource, or asked of it.
+// Event is what was observed of a resource, or requested.
 type Event string
 
 // The events.
 const (
-	Created        Event = "exists"   // it was created, or seen, and its id is known
+	Created        Event = "exists"   // it was created or found, and its id is known
 	Rejected       Event = "rejected" // it certainly was not created, and will not be
-	OutcomeLost    Event = "lost"     // creating ended without an answer
-	Retried        Event = "retry"    // an earlier attempt certainly came to nothing, another is about to be made
-	DeleteIntended Event = "ask"      // its end is about to be asked for
+	OutcomeLost    Event = "lost"     // a create ended without an answer
+	Retried        Event = "retry"    // an earlier create certainly failed, another one follows
+	DeleteIntended Event = "ask"      // its deletion is about to be requested
 	Absent         Event = "absent"   // its absence was observed
-	ListedOnly     Event = "listed"   // nothing of it can run, but the other side still lists it
-	Inconclusive   Event = "unseen"   // a look or an attempt that proved nothing
+	ListedOnly     Event = "listed"   // nothing of it can run, but the endpoint still lists it
+	Inconclusive   Event = "unseen"   // an observation or attempt without a result
 	Abandon        Event = "abandon"  // a person gives it up
-	Reissued       Event = "anew"     // its operation, of which nothing ever came, is made again
+	Reissued       Event = "anew"     // its operation, which never allocated anything, runs again
 )
 
-// table holds every legal transition. What it does not hold is illegal; the reasons that are not obvious:
-//   - intent and unknown × absent: one "not found" after an unknown create is not absence; the provider resolves it.
-//   - intent and unknown × ask: what is not known cannot be deleted by its id; it is settled first.
-//   - allocated × abandon: clean-up comes first, it may still prove something.
-//   - released × exists: a late arrival. The intent was given up, the resource came nevertheless: it is deleted again.
-//   - released × anew: only where nothing was ever made (see neverMade). An interrupted operation asks again when it goes on.
-//   - abandoned × anything: a person has taken it over.
+// table holds every legal transition. Reasons that are not obvious:
+//   - intent and unknown × absent are illegal: one "not found" after an unknown create is not absence; the provider resolves it.
+//   - intent and unknown × ask are illegal: nothing can be deleted by an id that is not known; it is resolved first.
+//   - allocated × abandon is illegal: clean-up comes first, it may still prove absence.
+//   - released × exists is a late arrival: the resource appeared after its intent was given up, and is deleted again.
+//   - released × anew only where nothing was ever created (see wasNeverAllocated).
+//   - abandoned × anything is illegal: a person has taken it over.
 func table() map[State]map[Event]State {
 	return map[State]map[Event]State{
 		Intent:    {Created: Allocated, Rejected: Released, OutcomeLost: Unknown, Retried: Intent, Inconclusive: Intent, Abandon: Abandoned},
@@ -108,9 +108,8 @@ func Next(s State, e Event) (State, bool) {
 	return next, ok
 }
 
-// Matches says whether something that was found is this claim's resource, judged by its labels alone. Labels are inherited by
-// copies of images and homes, so every one of them must fit, and the thing must have been made after the intent. Engines that
-// report whole seconds are met half-way. Where the recorded id is known, that id decides instead: see Sighted.
+// Matches says whether a found resource without a recorded id is this claim's, judged by its labels. Copies of images and homes
+// inherit labels, so all must fit and it must have been created after the intent, to the second: engines report whole seconds.
 func (c Claim) Matches(name, owner, claimLabel, image string, created time.Time) bool {
 	return name != "" && name == c.Intent.Name &&
 		owner != "" && owner == c.Intent.Owner &&
@@ -118,18 +117,17 @@ func (c Claim) Matches(name, owner, claimLabel, image string, created time.Time)
 		!created.Before(c.IntentAt.Truncate(time.Second))
 }
 
-// Identification is what a found resource is to this store.
+// Identification is a found resource with its claim.
 type Identification struct {
 	Found resource.Summary
-	Claim Claim // the zero value for a stranger's
-	Late  bool  // its claim was released: it arrived late, and Arrived takes it up again
+	Claim Claim // the zero value for a foreign resource
+	Late  bool  // it arrived after its claim was released; see Readopt
 }
 
-// HasClaim says whether it is ours. Everything else is left alone.
+// HasClaim says whether the resource is ours. Foreign ones are left alone.
 func (s Identification) HasClaim() bool { return s.Claim.ID != "" }
 
-// Identify tells whose the listed resources are. It reads the claims now, after the resources were listed: the other way
-// round, a resource whose claim was written in between would look like nobody's.
+// Identify finds the claims of listed resources. It reads claims after the listing, so that none is missed that was written meanwhile.
 func (d *Driver) Identify(ctx context.Context, found []resource.Summary) ([]Identification, error) {
 	list, err := d.List(ctx, Filter{})
 	if err != nil {
@@ -154,7 +152,7 @@ func (d *Driver) Identify(ctx context.Context, found []resource.Summary) ([]Iden
 	return out, nil
 }
 
-// Readopt takes a released claim up again because its resource was seen after all. The claim is then deleting: Release ends it.
+// Readopt makes a released claim deleting because its resource was found after all; Release ends it.
 func (d *Driver) Readopt(ctx context.Context, claim, found string, evidence ...resource.Evidence) (Claim, error) {
 	return d.advance(ctx, Claim{ID: claim}, Created, d.withEvidence("arrived late", found, evidence...))
 }

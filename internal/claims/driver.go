@@ -13,11 +13,10 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// commitWait bounds the recording of what was observed. It does not end with the caller's context: a first signal must not
-// lose an observation.
+// commitWait bounds the recording of an observation, which an ended context of the caller must not lose.
 const commitWait = 30 * time.Second
 
-// keptEvidence is how much evidence a claim holds: the first pieces, which tell how it began, and the latest.
+// A claim keeps its first pieces of evidence and the latest.
 const (
 	firstEvidence = 8
 	keptEvidence  = 32
@@ -37,15 +36,15 @@ type Options struct {
 	Resources func(kind Kind, provider string) (resource.Manager, bool)
 }
 
-// Driver runs the protocol intent → call → commit → reconcile for all kinds of resources. Its methods may be called at the
-// same time for different claims; for one claim the caller holds the run's lease, or knows that no worker does.
-// No method may be called from inside a store transaction, except the ones that take a store.Tx.
+// Driver runs the protocol intent → call → commit for all kinds of resources. Its methods may be called concurrently for different
+// claims; for one claim the caller holds the run's lease or knows that no worker does. Inside a store transaction only methods that
+// take a store.Tx may be called.
 type Driver struct{ o Options }
 
 // NewDriver makes a driver.
 func NewDriver(o Options) *Driver { return &Driver{o: o} }
 
-// illegalTransition is an event that the table does not allow: someone else has changed the claim.
+// illegalTransition is an event that the table does not allow: the claim was changed concurrently.
 type illegalTransition struct {
 	state State
 	event Event
@@ -57,8 +56,8 @@ func (e *illegalTransition) Error() string {
 
 func isIllegalTransition(err error) bool { return errors.As(err, new(*illegalTransition)) }
 
-// applyEvent applies one event to the stored claim, with everything that follows from the new state, in one commit.
-// The claim that is returned is the stored one, also where the event was illegal.
+// applyEvent applies an event and its consequences to the stored claim in one commit. It returns the stored claim, also where the
+// event was illegal.
 func (d *Driver) applyEvent(ctx context.Context, id string, ev Event, edit func(*Claim)) (Claim, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitWait)
 	defer cancel()
@@ -137,7 +136,7 @@ func (d *Driver) resources(c Claim) (resource.Manager, error) {
 	return r, nil
 }
 
-// withEvidence records what a call or a look brought to light.
+// withEvidence records the evidence of a call or an observation.
 func (d *Driver) withEvidence(last, id string, evidence ...resource.Evidence) func(*Claim) {
 	return func(c *Claim) {
 		c.Last = last
@@ -161,7 +160,7 @@ func (d *Driver) withEvidence(last, id string, evidence ...resource.Evidence) fu
 	}
 }
 
-// describeOutcome is the one sentence of an outcome for a claim's last observation.
+// describeOutcome describes an outcome in one sentence for a claim's last observation.
 func describeOutcome(what fmt.Stringer, err error) string {
 	if err == nil {
 		return what.String()
@@ -169,7 +168,7 @@ func describeOutcome(what fmt.Stringer, err error) string {
 	return what.String() + ": " + err.Error()
 }
 
-// name is how a claim is called in messages. A workspace has no other name than its claim, and is on this machine.
+// name is the claim in messages. A workspace has no name but its claim's id.
 func (c Claim) name() string {
 	if c.Kind == KindWorkspace && c.Intent.Name == c.ID {
 		return string(c.Kind) + " " + c.ID
@@ -181,7 +180,7 @@ func (c Claim) name() string {
 	return fmt.Sprintf("%s %s (claim %s%s)", c.Kind, c.Intent.Name, c.ID, at)
 }
 
-// CleanupHint is the command that tries again to end a claim.
+// CleanupHint is the command that tries to release a claim again.
 func (c Claim) CleanupHint() string {
 	if c.Run == "" {
 		return "laufwerk cleanup --all"

@@ -11,7 +11,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/store"
 )
 
-// LockMode says whether a lock leaves room for others.
+// LockMode is how many holders a lock can have.
 type LockMode string
 
 // The modes: one exclusive holder, or any number of shared ones.
@@ -39,8 +39,7 @@ func (h Holder) String() string {
 	return s
 }
 
-// Lock is a durable right to something that only one, or only readers, may use. It outlives processes: what ends it is the
-// release of the claim that holds it, or DropLocks.
+// Lock is a durable right that outlives processes: it ends with the release of the claim that holds it, or with DropLocks.
 type Lock struct {
 	Key     string   `json:"key"`
 	Mode    LockMode `json:"mode"`
@@ -51,18 +50,18 @@ type Lock struct {
 type LockRequest struct {
 	Key    string // "workspace/<id>", "source/<dev>:<ino>", "slot/<project>/<run>"
 	Mode   LockMode
-	Holder string // whose it is; asking again for what one has changes nothing, except shared to exclusive for the only holder
+	Holder string // taking a lock again changes nothing, except that the only holder can make it exclusive
 	Run    string
 	What   string
 	Busy   failure.Kind // the kind of the failure when it cannot be had; WorkspaceBusy where empty
 }
 
-// TakeLock takes a lock, or fails at once with the request's kind, naming the holder in the message and the field `holder`.
+// TakeLock takes a lock, or fails at once with the kind req.Busy and the holder in the field `holder`.
 func (d *Driver) TakeLock(ctx context.Context, req LockRequest) error {
 	return d.o.Store.Update(ctx, func(tx store.Tx) error { return d.TakeLockTx(tx, req) })
 }
 
-// TakeLockTx is TakeLock inside a transaction of the caller's, which must fail when this fails.
+// TakeLockTx is TakeLock in the caller's transaction, which must fail when this fails.
 func (d *Driver) TakeLockTx(tx store.Tx, req LockRequest) error {
 	if req.Key == "" || req.Holder == "" || (req.Mode != Exclusive && req.Mode != Shared) {
 		return failure.New(failure.Internal, "a lock needs key, holder and mode: %+v", req)
@@ -99,12 +98,12 @@ func lockConflict(req LockRequest, holder Holder, now time.Time) error {
 	return e
 }
 
-// DropLocks gives up everything that a holder has. Holding nothing is no error.
+// DropLocks drops all locks of a holder.
 func (d *Driver) DropLocks(ctx context.Context, holder string) error {
 	return d.o.Store.Update(ctx, func(tx store.Tx) error { return dropLocks(tx, holder) })
 }
 
-// DropLocksTx is DropLocks inside a transaction of the caller's.
+// DropLocksTx is DropLocks in the caller's transaction.
 func (d *Driver) DropLocksTx(tx store.Tx, holder string) error { return dropLocks(tx, holder) }
 
 func dropLocks(tx store.Tx, holder string) error {
@@ -135,7 +134,7 @@ func (d *Driver) ListLocks(ctx context.Context, prefix string) (locks []Lock, er
 	return locks, err
 }
 
-// ListLocksTx is ListLocks inside a transaction of the caller's.
+// ListLocksTx is ListLocks in the caller's transaction.
 func ListLocksTx(tx store.Tx, prefix string) (locks []Lock, err error) {
 	err = tx.Each(store.Locks, prefix, func(key string, raw json.RawMessage) error {
 		var h Lock

@@ -25,7 +25,7 @@ func (f Filter) matches(c Claim) bool {
 		(f.Kind == "" || c.Kind == f.Kind) && (!f.Outstanding || c.Outstanding()) && (len(f.States) == 0 || slices.Contains(f.States, c.State))
 }
 
-// List are the claims that a filter chooses, oldest intent first.
+// List returns the claims that a filter chooses, oldest intent first.
 func (d *Driver) List(ctx context.Context, f Filter) (list []Claim, err error) {
 	err = d.o.Store.View(ctx, func(tx store.Tx) error {
 		list, err = ListTx(tx, f)
@@ -34,7 +34,7 @@ func (d *Driver) List(ctx context.Context, f Filter) (list []Claim, err error) {
 	return list, err
 }
 
-// ListTx is List inside a transaction of the caller's.
+// ListTx is List in the caller's transaction.
 func ListTx(tx store.Tx, f Filter) (list []Claim, err error) {
 	err = tx.Each(store.Claims, "", func(_ string, raw json.RawMessage) error {
 		var c Claim
@@ -55,7 +55,7 @@ func ListTx(tx store.Tx, f Filter) (list []Claim, err error) {
 	return list, err
 }
 
-// Get is the claim with an id, or the only one whose id begins like that. Failures: NotFound, Usage where several do.
+// Get returns the claim with an id or a unique prefix of one; NotFound, or Usage where several match.
 func (d *Driver) Get(ctx context.Context, idOrPrefix string) (c Claim, err error) {
 	if idOrPrefix == "" {
 		return c, failure.New(failure.Usage, "the id of a claim is missing").WithHint("laufwerk claims list")
@@ -82,7 +82,7 @@ func (d *Driver) Get(ctx context.Context, idOrPrefix string) (c Claim, err error
 	return c, nil
 }
 
-// ByOperation is the claim of an operation of a run; false where it has none.
+// ByOperation returns the claim of a run's operation; false where it has none.
 func (d *Driver) ByOperation(ctx context.Context, run, operation string) (c Claim, ok bool, err error) {
 	err = d.o.Store.View(ctx, func(tx store.Tx) error {
 		ok, err = tx.Get(store.Claims, ID(run, operation), &c)
@@ -91,7 +91,7 @@ func (d *Driver) ByOperation(ctx context.Context, run, operation string) (c Clai
 	return c, ok, err
 }
 
-// SetKeep says why a claim is deliberately kept; "" takes that back.
+// SetKeep sets the reason to keep a claim; "" removes it.
 func (d *Driver) SetKeep(ctx context.Context, id, reason string) (c Claim, err error) {
 	err = d.o.Store.Update(ctx, func(tx store.Tx) error {
 		if err := loadClaim(tx, id, &c); err != nil {
@@ -103,8 +103,8 @@ func (d *Driver) SetKeep(ctx context.Context, id, reason string) (c Claim, err e
 	return c, err
 }
 
-// Abandon gives a claim up for good: the way out of one that can never be proved. It is refused for a claim whose end was
-// never tried. The claim that is returned holds the exact identity of what may be left behind.
+// Abandon gives up a claim whose absence can never be proved. It is refused where a release was never tried. The returned claim has
+// the exact identity of what may be left behind.
 func (d *Driver) Abandon(ctx context.Context, id, reason string) (Claim, error) {
 	if strings.TrimSpace(reason) == "" {
 		return Claim{}, failure.New(failure.Usage, "abandoning a claim needs a reason, which is kept for ever").

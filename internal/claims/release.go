@@ -10,10 +10,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// Release ends a claim's resource, however far it had come, and returns the claim: released once absence was observed.
-// Everything else is the failure Retained (exit 6) with the state, the last observation and the next command; residue is
-// reported that way too, though it no longer holds the workspace. It may be repeated, and then goes on from where it was.
-// A claim that is deliberately kept is refused until SetKeep has taken that back. Something that is not ours is never touched.
+// Release deletes a claim's resource in any state, and returns the claim, released once absence was observed. Everything else is the
+// failure Retained with the state, the last observation and the next command, also for residue, which holds no lock any more. It may
+// be repeated. A claim with a reason to keep it is refused. Foreign resources are never touched.
 func (d *Driver) Release(ctx context.Context, id string) (Claim, error) {
 	c, err := d.readClaim(ctx, id)
 	if err != nil {
@@ -51,8 +50,8 @@ func (d *Driver) Release(ctx context.Context, id string) (Claim, error) {
 	return d.releaseResult(c, nil)
 }
 
-// resolveForRelease finds out whether there is something to end. A look that finds it is enough; one that finds nothing proves
-// nothing here, and the provider has to resolve it.
+// resolveForRelease finds out whether there is something to delete. An observation that finds nothing is no proof: then the provider
+// resolves the create.
 func (d *Driver) resolveForRelease(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	crash.Point("claims/before-observe")
 	if o := r.Observe(ctx, c.Intent); o.Presence == resource.Present || o.Presence == resource.Residue {
@@ -76,7 +75,7 @@ func (d *Driver) resolveForRelease(ctx context.Context, c Claim, r resource.Mana
 	}
 }
 
-// requestDelete asks for the end and looks whether it has come. The asking is durable before.
+// requestDelete records the intent to delete, deletes and observes.
 func (d *Driver) requestDelete(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	crash.Point("claims/before-delete")
 	res := r.Delete(ctx, c.Intent)
@@ -95,7 +94,7 @@ func (d *Driver) requestDelete(ctx context.Context, c Claim, r resource.Manager)
 	return d.releaseResult(c, cause)
 }
 
-// observe observes a claim and records what that says. A failure is one of recording.
+// observe observes a claim and records the result. Its error is that of recording.
 func (d *Driver) observe(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	crash.Point("claims/before-observe")
 	o := r.Observe(ctx, c.Intent)
@@ -117,7 +116,7 @@ func eventOf(o resource.Observation) Event {
 	}
 }
 
-// advance is change where someone else may have gone further meanwhile: what is stored then counts.
+// advance is applyEvent where the claim may have been changed concurrently: then the stored state counts.
 func (d *Driver) advance(ctx context.Context, c Claim, ev Event, edit func(*Claim)) (Claim, error) {
 	next, err := d.applyEvent(ctx, c.ID, ev, edit)
 	if err == nil || isIllegalTransition(err) {
@@ -133,7 +132,7 @@ func (d *Driver) releaseResult(c Claim, cause error) (Claim, error) {
 	return c, retainedError(c, cause)
 }
 
-// retainedError keeps the cause in its chain: whether the other side could not be asked, or did not do it, is told by its kind.
+// retainedError keeps the cause in its chain, whose kind says whether the endpoint did not answer or did not delete.
 func retainedError(c Claim, cause error) error {
 	last := c.Last
 	if last == "" {

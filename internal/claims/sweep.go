@@ -15,22 +15,22 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// Sweep is one look at everything that carries this store's label on the endpoints that claims name. It finds what arrived
-// after its claim was released, and ends many resources with few questions.
+// Sweep is one listing of everything with this store's label on the endpoints of its claims. It finds late arrivals, and deletes many
+// resources with few calls.
 type Sweep struct {
 	d            *Driver
-	had          map[string]Claim           // what was recorded before the look, by id
+	had          map[string]Claim           // recorded before the listing, by id
 	listings     map[string]endpointListing // by endpoint, those that can be listed
 	lateArrivals []Identification
 }
 
-// endpointListing is what one endpoint listed, or why nothing was learned.
+// endpointListing is the listing of one endpoint, or its error.
 type endpointListing struct {
 	found []resource.Summary
 	err   error
 }
 
-// Sweep looks. Endpoints that do not answer are no failure: what claims record there is retained by Release, with the reason.
+// Sweep lists. Endpoints that do not answer are no failure: Release retains their claims with the reason.
 func (d *Driver) Sweep(ctx context.Context, f Filter) (*Sweep, error) {
 	recorded, err := d.List(ctx, f)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Sweep) LateArrivals() []Claim {
 	return out
 }
 
-// IsAbsent says whether a claim, read after the look, was there before it with the same resource, which its endpoint does not list.
+// IsAbsent says whether a claim, read after the listing, had the same resource before it and its endpoint does not list that.
 func (s *Sweep) IsAbsent(c Claim) bool {
 	listing, listed := s.listings[c.Intent.Endpoint]
 	_, can := s.d.listingManager(c)
@@ -87,7 +87,7 @@ func (s *Sweep) IsAbsent(c Claim) bool {
 		!slices.ContainsFunc(listing.found, func(f resource.Summary) bool { return f.Resource == c.Intent.Resource })
 }
 
-// ReadoptLate takes the late ones among claims up again: they are deleting then. The caller holds the leases of their runs.
+// ReadoptLate readopts wanted late arrivals, which are deleting then. The caller holds the leases of their runs.
 func (s *Sweep) ReadoptLate(ctx context.Context, wanted func(Claim) bool) ([]Claim, error) {
 	var out []Claim
 	for _, one := range s.lateArrivals {
@@ -106,9 +106,8 @@ func (s *Sweep) ReadoptLate(ctx context.Context, wanted func(Claim) bool) ([]Cla
 // ErrInterrupted is why a claim was not tried.
 var ErrInterrupted = errors.New("not tried: interrupted")
 
-// Release ends claims, a few at a time, and tells what Driver.Release would return of each, one after the other. What can be
-// ended together is. When the context ends, what is under way comes to its end, so that what was observed is recorded; the
-// failure of the others is ErrInterrupted.
+// Release releases claims, a few at a time or in bulk, and calls tell with what Driver.Release would return of each, one at a time.
+// When the context ends, releases under way are completed and recorded; the failure of the others is ErrInterrupted.
 func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell func(Claim, error)) {
 	var mu sync.Mutex
 	report := func(c Claim, err error) {
@@ -153,7 +152,7 @@ func (s *Sweep) Release(ctx context.Context, list []Claim, parallel int, tell fu
 	})
 }
 
-// forEachParallel does things side by side, at most parallel at a time; one at a time in the caller's own goroutine.
+// forEachParallel runs at most parallel calls at a time; with 1 it uses the caller's goroutine.
 func forEachParallel(n, parallel int, do func(i int)) {
 	var g errgroup.Group
 	g.SetLimit(parallel)
@@ -167,7 +166,7 @@ func forEachParallel(n, parallel int, do func(i int)) {
 	_ = g.Wait()
 }
 
-// reload are the claims as they are stored now, those that cannot be read as they were.
+// reload reads claims again, and keeps those that cannot be read.
 func (s *Sweep) reload(ctx context.Context, list []Claim) []Claim {
 	out := slices.Clone(list)
 	_ = s.d.o.Store.View(ctx, func(tx store.Tx) error { // Release will fail the same way, and say so
@@ -182,7 +181,7 @@ func (s *Sweep) reload(ctx context.Context, list []Claim) []Claim {
 	return out
 }
 
-// recordUnreachable records that nothing could be learned of a claim whose end is asked for.
+// recordUnreachable records that the endpoint of a claim to delete did not answer.
 func (d *Driver) recordUnreachable(ctx context.Context, c Claim, why error) (Claim, error) {
 	var err error
 	if c.State == Allocated {

@@ -1,5 +1,5 @@
-// Package cleanup gives up what runs allocated: it works from the store alone, from any directory, also when the project is
-// gone. Nothing is reported as gone whose absence was not observed, and nothing that a person has not seen is thrown away.
+// Package cleanup releases what runs allocated. It needs the store alone, not the project. It reports as gone only what was observed
+// to be absent, and discards no changes that a person has not agreed to.
 package cleanup
 
 import (
@@ -24,7 +24,7 @@ type Request struct {
 	Who     journal.Sender
 }
 
-// ClaimResult is what became of one claim.
+// ClaimResult is the result for one claim.
 type ClaimResult struct {
 	Claim   string       `json:"claim"`
 	Run     string       `json:"run,omitempty"`
@@ -38,7 +38,7 @@ type ClaimResult struct {
 	DeprecatedNext string `json:"next,omitempty"` // Hint, for one release
 }
 
-// SkippedRun is a run that was left alone, and why.
+// SkippedRun is a run that was skipped, and why.
 type SkippedRun struct {
 	Run    string `json:"run"`
 	State  string `json:"state"`
@@ -48,7 +48,7 @@ type SkippedRun struct {
 	DeprecatedNext string `json:"next"` // Hint, for one release
 }
 
-// Report is what was done.
+// Report is the result of a clean-up.
 type Report struct {
 	Released []ClaimResult `json:"released"`
 	Kept     []ClaimResult `json:"kept"`
@@ -61,7 +61,7 @@ type Report struct {
 // parallel deletions.
 const parallel = 4
 
-// Run does it. The report is complete also where it fails; the failure is Retained if anything could not be confirmed.
+// Run cleans up. The report is complete also after an error, which is Retained where an absence could not be confirmed.
 func Run(ctx context.Context, s *runs.Service, q Request) (Report, error) {
 	c := cleaner{s: s, q: q, rep: Report{Released: []ClaimResult{}, Kept: []ClaimResult{}, Retained: []ClaimResult{}, Skipped: []SkippedRun{}, Folders: []string{}}}
 	err := c.clean(ctx)
@@ -123,8 +123,7 @@ func (c *cleaner) clean(ctx context.Context) (err error) {
 	return first
 }
 
-// acceptIdentity records the new identity of an engine where a person says that it is the same. Runs with a live worker keep what they
-// record.
+// acceptIdentity records the new identity of an engine that a person declared to be the same. Runs with a live worker are skipped.
 func (c *cleaner) acceptIdentity(ctx context.Context, f claims.Filter, list []runs.Run) error {
 	if c.q.Accept == "" {
 		return nil
@@ -158,11 +157,11 @@ func (c *cleaner) acceptIdentity(ctx context.Context, f claims.Filter, list []ru
 	return nil
 }
 
-// batchSize is how many runs with claims are cleaned up at a time: their leases are held meanwhile.
+// batchSize is how many runs are cleaned up at a time: their leases are held meanwhile.
 const batchSize = 256
 
-// cleanRuns cleans up those that are over, and what belongs to no run. first is a failure that is no reason to leave the other runs
-// alone.
+// cleanRuns cleans up runs that are over, and claims of no run. first is a failure after which the other runs were cleaned up all the
+// same.
 func (c *cleaner) cleanRuns(ctx context.Context, list []runs.Run) (first, err error) {
 	known := map[string]bool{}
 	var begun []*leasedRun
@@ -209,7 +208,7 @@ func (c *cleaner) cleanRuns(ctx context.Context, list []runs.Run) (first, err er
 	return first, c.cleanLeased(ctx, last, append(c.unusedClaims(loose), late...))
 }
 
-// unusedClaims are the claims of no run that nobody is using: a preparation at work holds the lock that its claim names.
+// unusedClaims are claims of no run that are not in use: a running preparation holds the lock that its claim names.
 func (c *cleaner) unusedClaims(list []claims.Claim) (out []claims.Claim) {
 	for _, one := range list {
 		var named struct {
@@ -228,7 +227,7 @@ func (c *cleaner) unusedClaims(list []claims.Claim) (out []claims.Claim) {
 	return out
 }
 
-// lateClaims takes up claims whose resources arrived after they were released. With DryRun it only names them.
+// lateClaims readopts claims whose resources arrived after their release. With DryRun it only lists them.
 func (c *cleaner) lateClaims(ctx context.Context, wanted func(claims.Claim) bool) ([]claims.Claim, error) {
 	if !c.q.DryRun {
 		return c.sweep.ReadoptLate(ctx, wanted)
@@ -259,7 +258,7 @@ type leasedRun struct {
 	sessions, workspaces []claims.Claim
 }
 
-// leaseRun takes a run's lease and finds what it holds.
+// leaseRun takes a run's lease and finds its claims.
 func (c *cleaner) leaseRun(ctx context.Context, r runs.Run) (w *leasedRun, err error) {
 	if err := c.requireOver(r); err != nil {
 		return nil, err
@@ -280,7 +279,7 @@ func (c *cleaner) leaseRun(ctx context.Context, r runs.Run) (w *leasedRun, err e
 	return w, nil
 }
 
-// requireOver fails for a run that is not over, and is not to be cancelled.
+// requireOver fails for a run that is not over and will not be cancelled.
 func (c *cleaner) requireOver(r runs.Run) error {
 	if r.Terminal() {
 		return nil
@@ -317,7 +316,7 @@ func (c *cleaner) find(ctx context.Context, w *leasedRun) error {
 	return nil
 }
 
-// cleanLeased cleans up runs, and claims of none, and gives the leases back.
+// cleanLeased cleans up leased runs and claims of no run, and releases the leases.
 func (c *cleaner) cleanLeased(ctx context.Context, list []*leasedRun, loose []claims.Claim) error {
 	defer func() {
 		for _, w := range list {
@@ -360,7 +359,7 @@ func (c *cleaner) cleanLeased(ctx context.Context, list []*leasedRun, loose []cl
 	return nil
 }
 
-// releasableWorkspaces are the workspaces of a run that need not be kept. Of the others it is noted why they are.
+// releasableWorkspaces are the workspaces of a run that need not be kept. It reports why the others are.
 func (c *cleaner) releasableWorkspaces(ctx context.Context, w *leasedRun) (releasable []claims.Claim, err error) {
 	for _, one := range w.workspaces {
 		why, err := c.s.UnwrittenChanges(ctx, one)
@@ -408,8 +407,7 @@ func claimResult(c claims.Claim, last, next string) ClaimResult {
 	return ClaimResult{Claim: c.ID, Run: c.Run, Kind: c.Kind, State: c.State, Last: last, Hint: next, DeprecatedNext: next}
 }
 
-// release ends claims, a few at a time. It works on its own context: an interruption of the command leaves what is under way
-// to its end, so that what was observed is recorded.
+// release releases claims, a few at a time. When ctx ends, releases under way are completed and recorded.
 func (c *cleaner) release(ctx context.Context, list []claims.Claim) {
 	if c.q.DryRun {
 		for _, one := range list {

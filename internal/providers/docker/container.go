@@ -21,8 +21,7 @@ func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Resu
 	return p.make(ctx, in, owned.Container.Create)
 }
 
-// Resolve finds out what became of a Create. A directory is there whole or not at all, and a container is made again under
-// the same name.
+// Resolve completes a Create: the directory is made atomically, and the container is created again under the same name.
 func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Result {
 	return p.make(ctx, in, owned.Container.Resolve)
 }
@@ -40,7 +39,7 @@ func (p *Provider) make(ctx context.Context, in resource.Intent, create func(own
 	})
 }
 
-// Observe looks for both. The session is absent when neither is there.
+// Observe looks for the container and the directory. The session is absent when neither exists.
 func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Observation {
 	s, id, err := readSpec(in)
 	if err != nil {
@@ -58,7 +57,7 @@ func (p *Provider) directory(in resource.Intent, s spec, id sessiondir.Identity)
 	return sessiondir.Session{Dir: s.Dir, ID: id, Now: p.c.Now, What: "container " + in.Name}
 }
 
-// Delete removes the container, which ends everything in it, and once its absence was seen the directory.
+// Delete removes the container with everything in it and, once that is absent, the directory.
 func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Result {
 	s, id, err := readSpec(in)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// containerBackend is how commands are run in a session's container.
+// containerBackend runs commands in a session's container.
 type containerBackend struct{ s *sandbox }
 
 func (b containerBackend) Start(ctx context.Context) error               { return b.s.start(ctx) }
@@ -23,7 +23,7 @@ func (b containerBackend) command(argv, env []string) dockerengine.Command {
 	return dockerengine.Command{Argv: argv, Env: env, User: b.s.spec.User, Dir: "/"}
 }
 
-// Stopped looks whether the container has ended.
+// Stopped says whether the container has ended.
 func (b containerBackend) Stopped(ctx context.Context) bool {
 	got, err := b.s.p.inspect(ctx, b.s.e, b.s.intent)
 	if err != nil || got.State.Running {
@@ -35,7 +35,7 @@ func (b containerBackend) Stopped(ctx context.Context) bool {
 	return true
 }
 
-// Open starts a supervisor. Its spec goes through the pipe: the arguments of an exec show in the engine's events.
+// Open starts a supervisor. Its spec goes through the pipe, since the engine's events show the arguments of an exec.
 func (b containerBackend) Open(ctx context.Context, argv []string, _ []byte) (supervise.Pipe, resource.Outcome, error) {
 	crash.Point("docker/before-exec")
 	st, done, err := b.s.e.Open(ctx, b.s.intent.Resource, b.command(argv, b.s.guest.Env))
@@ -61,7 +61,7 @@ func (b containerBackend) Exec(ctx context.Context, c guestclient.Command, stdou
 	return b.s.e.Exec(ctx, b.s.intent.Resource, cmd, stdout, stderr)
 }
 
-// Explain makes SessionLost of a command's error where the container is gone.
+// Explain turns a command's error into SessionLost where the container is gone.
 func (b containerBackend) Explain(ctx context.Context, err error) error {
 	if errors.Is(err, dockerengine.ErrNoContainer) || errors.Is(err, dockerengine.ErrNotRunning) {
 		if _, why := b.s.p.inspect(ctx, b.s.e, b.s.intent); failure.Is(why, failure.SessionLost) {

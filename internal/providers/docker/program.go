@@ -51,8 +51,8 @@ func unpreparedError(c config, program agent.Program) error {
 		WithHint("laufwerk prepare docker")
 }
 
-// Program is the way to a program inside. Its home gets a link to the user's login as it is now, in a form that cannot be
-// renewed; the login itself is only in the container's memory.
+// Program prepares a program inside. Its home gets a link to the user's current login, without the token that renews it; the login
+// itself is only in the container's memory.
 func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, error) {
 	out := providers.Program{Home: path.Join(homeDir, name)}
 	program, ok := s.p.c.Programs.Find(name)
@@ -92,13 +92,12 @@ func (s *sandbox) binary(ctx context.Context, program agent.Program) (string, er
 	return path.Join(at, binary), err
 }
 
-// installLimit bounds an installation in a session: package managers repeat for ever where a registry's certificate is not
-// trusted.
+// installLimit bounds an installation in a session: package managers retry for ever on an untrusted certificate.
 const installLimit = 20 * time.Minute
 
-// install puts the pinned program into the session's home, in a container whose image does not carry it, and says where. It is
-// there whole or not at all: whoever is cut leaves a folder behind that goes with the session, and the next turn tries again.
-// Registry, proxy and certificates are those of the image and of the target's variables: nothing of the worker's comes along.
+// install installs the pinned program atomically in the session's home, where the image does not have it, and returns its path. An
+// interrupted installation leaves a folder until the session ends. Registry, proxy and certificates are those of the image and of the
+// target's variables, not the worker's.
 func (s *sandbox) install(ctx context.Context, program agent.Program) (string, error) {
 	name, title, recipe := program.Name(), program.Title(), program.Recipe()
 	for _, f := range recipe.PNPMFiles() {

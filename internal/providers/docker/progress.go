@@ -7,14 +7,14 @@ import (
 	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 )
 
-// progressFilter tells those lines of a package manager that say how far it is, or what keeps it.
+// progressFilter reports the lines of a package manager that show progress, warnings and errors.
 type progressFilter struct {
 	report   func(line string)
 	line     []byte
 	reported int
 }
 
-// Bounds of what is told: others inside can write there too.
+// Bounds of what is reported: other processes inside can write there too.
 const (
 	maxProgressLines = 100
 	maxProgressBytes = 300

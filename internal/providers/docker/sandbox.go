@@ -29,7 +29,7 @@ import (
 // startLimit bounds the wait for a container's first process.
 const startLimit = 30 * time.Second
 
-// sandbox is a session's container. It is started when something is to run in it, and started again if it has stopped.
+// sandbox is a session's container. It is started before a command if it does not run.
 type sandbox struct {
 	p       *Provider
 	e       *dockerengine.Engine
@@ -87,8 +87,8 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	return b, nil
 }
 
-// imageVariables are the variables of an image as commands get them: what `env` refuses is refused from there, too, so that no agent
-// falls back to billing by use.
+// imageVariables are the variables of an image that commands get: not those that the option env refuses, so that no agent falls
+// back to an API key.
 func imageVariables(env []string, refused environment.Refused) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -96,7 +96,7 @@ func imageVariables(env []string, refused environment.Refused) []string {
 	})
 }
 
-// standardPath is what the engine gives to programs where an image does not say.
+// standardPath is the engine's default PATH.
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func lostError(in resource.Intent, format string, args ...any) error {
@@ -104,7 +104,7 @@ func lostError(in resource.Intent, format string, args ...any) error {
 		WithField("container", in.Resource)
 }
 
-// inspect looks at the container of an intent, whose id decides. Where it is not there, the engine is asked who it is.
+// inspect inspects an intent's container by id. Where it is missing, the engine's identity is checked.
 func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in resource.Intent) (container.InspectResponse, error) {
 	got, presence, err := e.Inspect(ctx, in.Resource)
 	switch {
@@ -131,11 +131,11 @@ func (s *sandbox) Workdir() string              { return workdir }
 func (s *sandbox) Home() string                 { return homeDir }
 func (s *sandbox) BaseEnv() []string            { return slices.Clone(s.env) }
 
-// Fence ends everything that runs in the session by ending its container, which is started again if more is to run.
+// Fence kills the container, which start starts again.
 func (s *sandbox) Fence(ctx context.Context) supervise.FenceResult { return s.kill(ctx) }
 
-// start makes sure that the container runs, and that its first process has proved, once for every start, that it has this
-// host's files and that locks reach across.
+// start makes sure that the container runs, and that its first process has proved, once for each start, that it sees this host's files
+// and locks.
 func (s *sandbox) start(ctx context.Context) error {
 	s.up.Lock()
 	defer s.up.Unlock()
@@ -186,7 +186,7 @@ func (s *sandbox) awaitProof(ctx context.Context) error {
 	return nil
 }
 
-// endedError says why the container's first process did not live.
+// endedError says why the container's first process ended.
 func (s *sandbox) endedError(state *container.State) error {
 	const hint = "choose another image for the target, or build one FROM it that is otherwise"
 	switch state.ExitCode {
@@ -209,7 +209,7 @@ func (s *sandbox) earlyEndReason(says string) string {
 	return ""
 }
 
-// lowPIDLimit may be too few for our own program and a command: the first process and each supervisor have about ten threads.
+// lowPIDLimit may be too low: the first process and each supervisor have about ten threads.
 const lowPIDLimit = 32
 
 func (s *sandbox) unprovedError(seen guest.Proof, err error) error {

@@ -43,17 +43,17 @@ type spec struct {
 	Image     string            `json:"image"`  // id
 	Prepared  bool              `json:"prepared,omitempty"`
 	User      string            `json:"user"`            // uid:gid in the container
-	Gives     *sessiondir.User  `json:"gives,omitempty"` // to whom files on this host are given, nil is the worker
+	Gives     *sessiondir.User  `json:"gives,omitempty"` // owner of files on this host; nil is the worker
 	UserNS    string            `json:"userns,omitempty"`
 	Network   string            `json:"network"`
 	Resources targets.Resources `json:"resources,omitzero"`
 	Binary    string            `json:"binary"`            // of the supervisor, on this host
-	Volumes   []string          `json:"volumes,omitempty"` // paths that the image would have volumes at
+	Volumes   []string          `json:"volumes,omitempty"` // paths of the image's volumes
 	Nonce     string            `json:"nonce"`
-	Serves    bool              `json:"serves,omitempty"` // its first process keeps a supervisor standing by
+	Serves    bool              `json:"serves,omitempty"` // its first process keeps a supervisor waiting
 }
 
-// fileOwner is to whom this host's files of a container are given, nil is the worker.
+// fileOwner is the owner of a container's files on this host; nil is the worker.
 func fileOwner(w owned.ContainerUser) *sessiondir.User {
 	if !w.Nobody {
 		return nil
@@ -61,7 +61,7 @@ func fileOwner(w owned.ContainerUser) *sessiondir.User {
 	return &sessiondir.User{UID: owned.NobodyID, GID: owned.NobodyID}
 }
 
-// Owner is to whom the files of a workspace belong that sessions of this target work on.
+// Owner is the owner of workspaces for sessions of this target.
 func (p *Provider) Owner(ctx context.Context, _ targets.Definition) (uid, gid int, ok bool, err error) {
 	e, err := p.c.Connect(ctx, "")
 	if err != nil {
@@ -140,12 +140,12 @@ func (s spec) containerSpec() owned.ContainerSpec {
 	}}
 }
 
-// hasStandby says whether a supervisor stands by in a container with these limits. It has about ten threads and 16 MiB.
+// hasStandby says whether these limits leave room for a waiting supervisor: about ten threads and 16 MiB.
 func hasStandby(r targets.Resources) bool {
 	return (r.PIDs == 0 || r.PIDs >= 2*lowPIDLimit) && (r.MemoryBytes == 0 || r.MemoryBytes >= 128<<20)
 }
 
-// memory are the options of a file system in memory that belongs to the container's user.
+// memory is the options of a tmpfs that belongs to the container's user.
 func (s spec) memory(options string) string {
 	uid, gid, _ := strings.Cut(s.User, ":")
 	return "rw,nosuid,nodev," + options + ",uid=" + uid + ",gid=" + gid
@@ -156,8 +156,7 @@ func mounts() []string {
 	return []string{workdir, homeDir, opsDir, tmpDir, guest.Binary, loginDir, "/run", "/var/tmp"}
 }
 
-// refuseVolumes refuses an image with volumes where none can be: the engine would make their places in directories of this host,
-// as root.
+// refuseVolumes refuses an image with volumes below our mounts: the engine would make their directories on this host, as root.
 func refuseVolumes(i image.InspectResponse) error {
 	for _, v := range owned.Volumes(i) {
 		for _, own := range []string{workdir, homeDir, opsDir, tmpDir, guest.Binary} {

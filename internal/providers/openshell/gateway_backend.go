@@ -23,16 +23,16 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// memoryDir is where a sandbox has files in memory.
+// memoryDir is on a tmpfs of the sandbox.
 const memoryDir = "/dev/shm/laufwerk"
 
-// largest is what of a supervisor's input goes into one request, in bytes: a gateway takes less than 1 MiB in all.
+// largest bounds a supervisor's input in one request, in bytes: a gateway takes requests below 1 MiB.
 const largest = 768 << 10
 
-// gatewayBackend is how commands are run in a session's sandbox.
+// gatewayBackend runs commands in a session's sandbox.
 type gatewayBackend struct{ b *sandbox }
 
-// Start is done when the sandbox was entered.
+// Start waits until the gateway reaches the sandbox.
 func (x gatewayBackend) Start(ctx context.Context) error {
 	if x.b.waiting.CompareAndSwap(true, false) {
 		if err := x.b.awaitReachable(ctx, nil); err != nil {
@@ -43,7 +43,7 @@ func (x gatewayBackend) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stopped looks whether the gateway does not reach the sandbox, or is gone itself: after a restart it does again.
+// Stopped says whether the gateway cannot reach the sandbox or is down, which a restart of the gateway repairs.
 func (x gatewayBackend) Stopped(ctx context.Context) bool {
 	got, err := x.b.find(ctx)
 	again := err == nil && got.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_READY || failure.Is(err, failure.NotReady)
@@ -78,8 +78,7 @@ func (x gatewayBackend) Open(ctx context.Context, argv []string, spec []byte) (s
 	return p, done, err
 }
 
-// begin starts what is to run on, and returns when it has said its first word, or when it is known that it will say none. The
-// connection can be closed then: what runs in a sandbox does not end with it.
+// begin starts a program that outlives the connection, and returns when it has printed something or has ended.
 func (x gatewayBackend) begin(ctx context.Context, argv []string, stdin []byte) (supervise.Pipe, resource.Outcome, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r, w := io.Pipe()
@@ -108,7 +107,7 @@ func (x gatewayBackend) begin(ctx context.Context, argv []string, stdin []byte) 
 	return supervise.Pipe{Out: r, Exited: exited, Close: closing}, resource.Done, nil
 }
 
-// standby starts a supervisor that stands by, unless one does, and returns what it tells of the environment.
+// standby starts a waiting supervisor unless there is one, and returns the environment that it prints.
 func (x gatewayBackend) standby(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.b.guest.Patience)
 	defer cancel()
@@ -125,14 +124,13 @@ func (x gatewayBackend) standby(ctx context.Context) ([]string, error) {
 	return guest.ReadEnvironment(line)
 }
 
-// startNextStandby starts the next supervisor that stands by, after one was taken. Nobody waits for it: without it one is started when it
-// is needed. Where it comes late, the sandbox may be gone, and it with that.
+// startNextStandby starts another waiting supervisor in the background, after one was taken.
 func (x gatewayBackend) startNextStandby(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	go func() { _, _ = x.standby(ctx) }()
 }
 
-// writeTimer tells when something was written.
+// writeTimer closes first at the first write.
 type writeTimer struct {
 	w     io.Writer
 	first chan struct{}
@@ -144,8 +142,7 @@ func (s *writeTimer) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// upload puts a supervisor's input into the sandbox's memory, in parts that fit into requests, and is the command line of the
-// supervisor that takes it up there.
+// upload puts a supervisor's input into the sandbox's memory in parts, and returns the command line of the supervisor that reads them.
 func (x gatewayBackend) upload(ctx context.Context, argv []string, spec []byte) ([]string, error) {
 	dir := argv[len(argv)-1] // of the operation
 	var parts []string
@@ -160,7 +157,7 @@ func (x gatewayBackend) upload(ctx context.Context, argv []string, spec []byte) 
 	return guest.SuperviseFrom(dir, sha256hex.Of(spec), parts...), nil
 }
 
-// Explain makes SessionLost of a command's error where the sandbox is gone, or is of no use any more.
+// Explain turns a command's error into SessionLost where the sandbox is gone or cannot be used any more.
 func (x gatewayBackend) Explain(ctx context.Context, err error) error {
 	if _, why := x.b.find(ctx); failure.Is(why, failure.SessionLost) {
 		return why
@@ -168,7 +165,7 @@ func (x gatewayBackend) Explain(ctx context.Context, err error) error {
 	return err
 }
 
-// End deletes the sandbox. Nothing of it runs once neither the gateway nor the engine has it.
+// End deletes the sandbox. Nothing of it runs once neither gateway nor engine lists it.
 func (x gatewayBackend) End(ctx context.Context) supervise.FenceResult {
 	x.b.l.p.environments.Delete(x.b.l.intent.Resource)
 	crash.Point("openshell/before-end")
@@ -181,7 +178,7 @@ func (x gatewayBackend) End(ctx context.Context) supervise.FenceResult {
 	return out
 }
 
-// containerStartedAt is when the engine started the sandbox's container last.
+// containerStartedAt is when the engine last started the sandbox's container.
 func (b *sandbox) containerStartedAt(ctx context.Context) (time.Time, error) {
 	own, others, err := b.l.containers(ctx)
 	if err != nil {

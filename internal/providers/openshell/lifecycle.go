@@ -17,8 +17,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/crash"
 )
 
-// Create makes the session's directory, then its sandbox, and waits until that can be used. It is not counted as made before
-// it was compared with what was wanted; one that does not come up, or differs, is deleted again.
+// Create makes the session's directory and its sandbox, waits until it is ready and compares it with the intent. A sandbox that does
+// not get ready, or differs, is deleted.
 func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Result {
 	s, err := readSpec(in)
 	if err == nil {
@@ -69,7 +69,7 @@ func (l location) create(ctx context.Context, at *sessiondir.Folder) resource.Re
 	return resource.Result{Err: errors.Join(err, errUnanswered(done)), Evidence: l.p.evidence("the creation of %s was asked for, and not answered: %v", req.GetName(), err)}
 }
 
-// errUnanswered is for a reply without a sandbox in it.
+// errUnanswered is the error of a reply without a sandbox.
 func errUnanswered(done resource.Outcome) error {
 	if done == resource.Done {
 		return errors.New("the gateway's answer has no sandbox")
@@ -77,7 +77,7 @@ func errUnanswered(done resource.Outcome) error {
 	return nil
 }
 
-// resolveNameTaken is what a name that is taken means: the sandbox is ours, or somebody's.
+// resolveNameTaken finds out whether the sandbox that has our name is ours.
 func (l location) resolveNameTaken(ctx context.Context, refusal error) resource.Result {
 	f := l.find(ctx)
 	switch f.presence {
@@ -90,8 +90,8 @@ func (l location) resolveNameTaken(ctx context.Context, refusal error) resource.
 	return resource.Result{Err: errors.Join(refusal, f.err), Evidence: f.evidence}
 }
 
-// Resolve finds out what became of a Create, and never creates again: a creation that is in flight may still land. What was not
-// asked for is certainly not there; what was, and is not to be seen, stays unknown.
+// Resolve resolves a Create and never creates again, since a request may still be in flight. Without a request the sandbox is absent;
+// a requested one that is not listed stays unknown.
 func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Result {
 	s, err := readSpec(in)
 	if err != nil {
@@ -132,13 +132,13 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 	return resource.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
 }
 
-// unansweredError is why a sandbox that is not there may still come to be.
+// unansweredError says why a sandbox that is not listed may still appear.
 func unansweredError(in resource.Intent, s spec) error {
 	return failure.New(failure.OutcomeUnknown, "the creation of the sandbox %s was asked for and not answered, and the gateway %q does not have it now: it may still appear", client.Name(in.Claim), s.Gateway).
 		WithHint("laufwerk claims abandon %s --reason '…'   # when it is certain that nothing came of it", in.Claim)
 }
 
-// neverRequestedResult is the answer where no sandbox was asked for.
+// neverRequestedResult is the result where no sandbox was requested.
 func (p *Provider) neverRequestedResult(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder) resource.Result {
 	return p.removeLeftovers(ctx, in, s, at, resource.Result{
 		Outcome: resource.NotDone, Err: failure.New(failure.SessionLost, "no sandbox was asked for"),
@@ -146,7 +146,7 @@ func (p *Provider) neverRequestedResult(ctx context.Context, in resource.Intent,
 	})
 }
 
-// removeLeftovers removes what is left of a session whose sandbox certainly is not there.
+// removeLeftovers removes the directory of a session whose sandbox is absent for certain.
 func (p *Provider) removeLeftovers(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder, r resource.Result) resource.Result {
 	if at == nil {
 		return r
@@ -154,7 +154,7 @@ func (p *Provider) removeLeftovers(ctx context.Context, in resource.Intent, s sp
 	return p.directory(in, s).RemoveUnmade(ctx, at, r)
 }
 
-// acceptOrDelete waits until a sandbox of ours can be used, compares it with what was wanted, and deletes one that must not be used.
+// acceptOrDelete waits until a sandbox of ours is ready, compares it with the intent, and deletes one that must not be used.
 func (l location) acceptOrDelete(ctx context.Context, made *wire.Sandbox) resource.Result {
 	id := made.GetMetadata().GetId()
 	up, err := l.awaitReady(ctx, made)
@@ -171,7 +171,7 @@ func (l location) acceptOrDelete(ctx context.Context, made *wire.Sandbox) resour
 	return resource.Result{Resource: id, Err: err, Evidence: l.p.evidence("the sandbox %s is there, and could not be looked at: %v", id, err)}
 }
 
-// unusableError is why a sandbox must not be used: it will not come up, or is not what was asked for.
+// unusableError is why a sandbox must not be used: it failed to start, or differs from its intent.
 type unusableError struct{ error }
 
 func (u *unusableError) Unwrap() error { return u.error }
@@ -205,7 +205,7 @@ func (l location) awaitReady(ctx context.Context, sb *wire.Sandbox) (*wire.Sandb
 	}
 }
 
-// condition is what a gateway says of a sandbox's state, in one line; a message can have a whole log in it.
+// condition is a sandbox's state in one line; a gateway's message can have a whole log in it.
 func condition(sb *wire.Sandbox) string {
 	const longest = 1000
 	out := phaseName(sb)
@@ -220,8 +220,7 @@ func condition(sb *wire.Sandbox) string {
 	return redact.Line(out)
 }
 
-// newBackoff are waits between looks. Each is a part of what was waited so far, so that little is lost of a short time and little is
-// asked in a long one.
+// newBackoff makes pauses between polls, each a fraction of the time so far.
 func (p *Provider) newBackoff() func(ctx context.Context) error {
 	pause := p.w.pause
 	return func(ctx context.Context) error {
@@ -237,7 +236,7 @@ func (p *Provider) newBackoff() func(ctx context.Context) error {
 	}
 }
 
-// deleteUnusable deletes a sandbox that must not be used. It does not depend on the context that ended the attempt.
+// deleteUnusable deletes a sandbox that must not be used, also after ctx has ended.
 func (l location) deleteUnusable(ctx context.Context, why error) resource.Result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*l.p.w.absent)
 	defer cancel()
@@ -252,13 +251,13 @@ func (l location) deleteUnusable(ctx context.Context, why error) resource.Result
 	return resource.Result{Resource: l.intent.Resource, Err: errors.Join(why, r.Err), Evidence: r.Evidence}
 }
 
-// vanishedResult is a sandbox that was made, and that the gateway does not have any more.
+// vanishedResult is the result for a sandbox that was created and is no longer listed.
 func (l location) vanishedResult(ctx context.Context) resource.Result {
 	return l.deleteUnusable(ctx, failure.New(failure.SessionLost, "the sandbox %s was made, and is gone", client.Name(l.intent.Claim)))
 }
 
-// Observe looks for the sandbox, at the gateway and on the engine, and for the session's directory. One that was asked for and
-// is not there is not seen, rather than absent.
+// Observe looks for the sandbox at the gateway and on the engine, and for the session's directory. A requested sandbox without an id
+// that is not listed is unobserved rather than absent.
 func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Observation {
 	s, err := readSpec(in)
 	if err != nil {
@@ -284,7 +283,7 @@ func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Obs
 	return o
 }
 
-// wasRequested says whether the session's directory tells that a sandbox was asked for.
+// wasRequested says whether the session's directory has the note of a request.
 func (p *Provider) wasRequested(in resource.Intent, s spec) (bool, error) {
 	at, err := sessiondir.Open(s.Dir, p.directory(in, s).ID)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -297,7 +296,7 @@ func (p *Provider) wasRequested(in resource.Intent, s spec) (bool, error) {
 	return at.HasNote(requestNote)
 }
 
-// Delete deletes the sandbox, which ends everything in it, and once nothing of it can run any more the directory.
+// Delete deletes the sandbox and, once nothing of it can run, the directory.
 func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Result {
 	s, err := readSpec(in)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// labelName is a label that a gateway gives to the containers of its sandboxes, as owned.LabelSandbox.
+// labelName is a label that a gateway gives to its containers, like owned.LabelSandbox.
 const labelName = "openshell.ai/sandbox-name"
 
-// maxClockSkew is how much earlier than its intent a sandbox of ours may have been made by the gateway's clock. That is this host's
-// clock, too, so that only a step of it between two readings counts.
+// maxClockSkew is how much earlier than its intent a sandbox may have been created. The gateway uses this host's clock, which can be
+// set back in between.
 const maxClockSkew = 5 * time.Second
 
-// location is where the sandbox of an intent is looked for: at its gateway, and on the engine that it runs on.
+// location is the gateway and the engine of an intent's sandbox.
 type location struct {
 	p      *Provider
 	intent resource.Intent
@@ -32,7 +32,7 @@ type location struct {
 	e      *dockerengine.Engine
 }
 
-// locate gives both. That they answer is not known then.
+// locate finds both, without calling them.
 func (p *Provider) locate(ctx context.Context, in resource.Intent, s spec) (location, error) {
 	g, err := p.gateway(ctx, in, s)
 	if err != nil {
@@ -42,7 +42,7 @@ func (p *Provider) locate(ctx context.Context, in resource.Intent, s spec) (loca
 	return location{p: p, intent: in, s: s, g: g, e: e}, err
 }
 
-// sighting is what one look at the gateway brought.
+// sighting is the result of one query at the gateway.
 type sighting struct {
 	presence resource.Presence
 	sandbox  *wire.Sandbox
@@ -50,7 +50,7 @@ type sighting struct {
 	err      error // why nothing could be learned, or whose it is
 }
 
-// find looks for the intent's sandbox by its name. Where an id is recorded that decides, else everything has to fit.
+// find queries the intent's sandbox by name. Its recorded id decides; without one, labels and time must match.
 func (l location) find(ctx context.Context) sighting {
 	name := client.Name(l.intent.Claim)
 	got, presence, err := l.g.Get(ctx, name)
@@ -63,7 +63,7 @@ func (l location) find(ctx context.Context) sighting {
 	return l.identify(got)
 }
 
-// identify tells whether a sandbox of our name is ours.
+// identify decides whether a sandbox of our name is ours.
 func (l location) identify(got *wire.Sandbox) sighting {
 	m := got.GetMetadata()
 	name := client.Name(l.intent.Claim)
@@ -84,7 +84,7 @@ func (l location) identify(got *wire.Sandbox) sighting {
 	return sighting{presence: resource.Present, sandbox: got, evidence: l.p.evidence("the sandbox %s has the id %s, and is %s", name, m.GetId(), phaseName(got))}
 }
 
-// ownerMismatch says why a sandbox does not belong to an intent, whatever its id is.
+// ownerMismatch says why a sandbox's labels are not those of an intent.
 func ownerMismatch(got *wire.Sandbox, in resource.Intent) string {
 	m := got.GetMetadata()
 	switch {
@@ -100,7 +100,7 @@ func ownerMismatch(got *wire.Sandbox, in resource.Intent) string {
 	return ""
 }
 
-// foreignReason says why a sandbox with our labels, whose id is not recorded, is not ours all the same.
+// foreignReason says why a sandbox with our labels is foreign where no id is recorded.
 func foreignReason(got *wire.Sandbox, in resource.Intent, s spec) string {
 	switch {
 	case s.Image == "" || got.GetSpec().GetTemplate().GetImage() != s.Image:
@@ -121,7 +121,7 @@ func phaseName(sb *wire.Sandbox) string {
 	return strings.TrimPrefix(sb.GetStatus().GetPhase().String(), "SANDBOX_PHASE_")
 }
 
-// findSettled is find, repeated for a while where a creation may be in flight.
+// findSettled repeats find for a while where a create may be in flight.
 func (l location) findSettled(ctx context.Context, requested bool) sighting {
 	start := l.p.c.Now()
 	flying := requested && start.Sub(l.intent.At) < time.Minute
@@ -133,8 +133,8 @@ func (l location) findSettled(ctx context.Context, requested bool) sighting {
 	}
 }
 
-// containers are those on the engine that belong to the sandbox, in any state: ours to remove, and others that carry its id.
-// That there are none counts only where the engine says after it that it is the one of the intent.
+// containers lists the sandbox's own containers on the engine, in any state, and others with its id. An empty list counts only
+// where the engine's identity is still that of the intent after it.
 func (l location) containers(ctx context.Context) (own, others []container.Summary, err error) {
 	by := map[string]string{owned.LabelSandbox: l.intent.Resource}
 	if l.intent.Resource == "" {
@@ -150,7 +150,7 @@ func (l location) containers(ctx context.Context) (own, others []container.Summa
 	return own, others, err
 }
 
-// splitContainers tells the containers of the sandbox from those that only carry its labels: copies of images pass them on.
+// splitContainers separates the sandbox's containers from others with its labels, which copies of images inherit.
 func (l location) splitContainers(all []container.Summary) (own, others []container.Summary) {
 	for _, c := range all {
 		if l.intent.Resource != "" && c.Labels[owned.LabelSandbox] != l.intent.Resource {
@@ -175,7 +175,7 @@ func (l location) requireSameEngine(ctx context.Context) error {
 	return err
 }
 
-// observe looks at both: absent is what neither has.
+// observe queries both: absent means that neither has it.
 func (l location) observe(ctx context.Context) resource.Observation {
 	f := l.find(ctx)
 	if f.presence == resource.Present && !isDeleting(f.sandbox) {
@@ -194,7 +194,7 @@ func (l location) observe(ctx context.Context) resource.Observation {
 	return l.combine(f, own, others, err)
 }
 
-// combine is what a look at the gateway and one at the engine say together.
+// combine merges the observations of gateway and engine.
 func (l location) combine(f sighting, own, others []container.Summary, err error) resource.Observation {
 	o := resource.Observation{Resource: l.intent.Resource, Evidence: f.evidence}
 	switch {
@@ -218,8 +218,8 @@ func (l location) combine(f sighting, own, others []container.Summary, err error
 	return o
 }
 
-// deleteAndWait deletes the sandbox and waits until nothing of it can run: it is not listed any more, and its container is not there. A
-// row that stays without a container is done, too: it is residue.
+// deleteAndWait deletes the sandbox and waits until it is not listed and has no container. A row without a container is residue, and
+// ends the wait too.
 func (l location) deleteAndWait(ctx context.Context) resource.Result {
 	f := l.find(ctx)
 	var evidence []resource.Evidence
@@ -245,7 +245,7 @@ func (l location) deleteAndWait(ctx context.Context) resource.Result {
 	return r
 }
 
-// delete asks for the end of a sandbox of ours, and waits until the gateway does not list it any more.
+// delete deletes a sandbox of ours and waits until the gateway does not list it.
 func (l location) delete(ctx context.Context, sb *wire.Sandbox) resource.Result {
 	name, id := sb.GetMetadata().GetName(), sb.GetMetadata().GetId()
 	evidence := l.p.evidence("the sandbox %s was %s", id, phaseName(sb))
@@ -287,8 +287,8 @@ func (l location) delete(ctx context.Context, sb *wire.Sandbox) resource.Result 
 	}
 }
 
-// awaitContainer waits until the container of a sandbox that is just coming up is on the engine, or is not to be expected any more: a
-// deletion that overtakes it would leave it there, and the gateway would know nothing of it.
+// awaitContainer waits until a starting sandbox has its container, or will get none: a deletion before that would leave a container
+// that the gateway does not know.
 func (l location) awaitContainer(ctx context.Context, sb *wire.Sandbox) error {
 	for pause := l.p.newBackoff(); l.p.c.Now().Sub(createdAt(sb)).Abs() < l.p.w.landing; {
 		own, others, err := l.containers(ctx)
@@ -308,7 +308,7 @@ func (l location) awaitContainer(ctx context.Context, sb *wire.Sandbox) error {
 	return nil
 }
 
-// removeLeftContainers removes containers of ours that the gateway has left.
+// removeLeftContainers removes our containers that the gateway left.
 func (l location) removeLeftContainers(ctx context.Context) resource.Result {
 	own, others, err := l.containers(ctx)
 	if err != nil {

@@ -54,12 +54,12 @@ type Provider struct {
 	environments sync.Map                        // of programs in sandboxes that were entered, by the sandbox's id
 	takenSockets guestclient.TakenSockets
 	compared     sync.Map // the ids of the sandboxes that were compared with their intents by this process
-	// cleared are the ids of sandboxes that this process has ended: their containers had landed, and the engine has none of them
-	// any more. Nothing brings one back, so that the look that follows need not ask the engine again.
+	// cleared are the ids of sandboxes that this process deleted and whose containers were there and are gone: the observation that
+	// follows need not ask the engine again.
 	cleared sync.Map
 }
 
-// waitLimits bound what is waited for.
+// waitLimits bound waits.
 type waitLimits struct {
 	ready    time.Duration // a sandbox comes up
 	absent   time.Duration // a deleted sandbox goes
@@ -67,12 +67,12 @@ type waitLimits struct {
 	landing  time.Duration // the container of one that is coming up gets to the engine
 	deletion time.Duration // a row says DELETING whose container is gone, until the gateway has forgotten it
 	pause    time.Duration // the least between two looks
-	// patience is for our own commands inside, which anything else that runs there can stop.
+	// patience bounds our own commands inside, which other processes there can stop.
 	patience time.Duration
 }
 
-// New makes it; nothing is connected to before it is needed. Of eight sandboxes made at once the last was ready after 2.2 s, and
-// eight were gone after 0.6 s, with their rows 0.2 s after their containers; a busy machine takes longer.
+// New makes a provider, which connects when it is needed. Measured with eight sandboxes at once: ready after 2.2 s, deleted after
+// 0.6 s, their rows 0.2 s after their containers.
 func New(c Config) *Provider {
 	c.Vars = maps.Clone(c.Vars)
 	return &Provider{c: c, landlock: system.Landlock, w: waitLimits{
@@ -130,7 +130,7 @@ func (p *Provider) Endpoint(ctx context.Context, def targets.Definition) (string
 	return g.Registration().Identity(), nil
 }
 
-// gateway is the one that an intent names, which is registered under its alias.
+// gateway connects to an intent's gateway, which must still be registered under its alias.
 func (p *Provider) gateway(ctx context.Context, in resource.Intent, s spec) (*client.Gateway, error) {
 	g, err := p.c.Gateway(ctx, s.Gateway)
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *Provider) gateway(ctx context.Context, in resource.Intent, s spec) (*cl
 	return g, nil
 }
 
-// otherGatewayError is the failure of a gateway that is not the one that an intent names.
+// otherGatewayError is the failure where another gateway than the intent's is registered.
 func otherGatewayError(in resource.Intent, s spec, identity string) error {
 	again := "laufwerk resume " + in.Run
 	if in.Run == "" {
@@ -154,7 +154,7 @@ func otherGatewayError(in resource.Intent, s spec, identity string) error {
 		WithField("recorded", in.Endpoint).WithField("answers", identity)
 }
 
-// engine is the one that an intent's sandbox runs on.
+// engine connects to the engine of an intent's sandbox.
 func (p *Provider) engine(ctx context.Context, s spec) (*dockerengine.Engine, error) {
 	engines := dockerengine.Engines{Connect: p.c.Connect, Host: p.c.Host}
 	return engines.FindByIdentity(ctx, s.Socket, s.Engine, func(e *dockerengine.Engine) error { return otherEngineError(s, e) })
@@ -165,7 +165,7 @@ func otherEngineError(s spec, e *dockerengine.Engine) error {
 		WithHint("export LAUFWERK_DOCKER_HOST=unix:///…   # the socket at which that engine answers now, then once more")
 }
 
-// sessionBase is what a target's sessions are made on, and of.
+// sessionBase is the gateway, engine and image of a target's sessions.
 type sessionBase struct {
 	config  config
 	gateway *client.Gateway
@@ -179,7 +179,7 @@ func (p *Provider) Ready(ctx context.Context, def targets.Definition, need provi
 	return missing
 }
 
-// find looks for all that a session needs, and says what is missing.
+// find finds what a session needs, and what of it is missing.
 func (p *Provider) find(ctx context.Context, def targets.Definition, need providers.Need) (f sessionBase, out []failure.Condition) {
 	say := func(id string, err error) { out = append(out, targets.Missing(Kind, id, err)) }
 	c, err := decode(def)
@@ -227,13 +227,13 @@ func (p *Provider) find(ctx context.Context, def targets.Definition, need provid
 	return f, out
 }
 
-// reachResult is what answered, or why nothing did.
+// reachResult is a connection or the error instead.
 type reachResult[T any] struct {
 	value T
 	err   error
 }
 
-// reachBoth reaches the gateway and the engine of the settings, side by side.
+// reachBoth connects to the gateway and the engine of the settings in parallel.
 func (p *Provider) reachBoth(ctx context.Context, c config) (g reachResult[*client.Gateway], e reachResult[*dockerengine.Engine]) {
 	var looks sync.WaitGroup
 	looks.Go(func() { g.value, g.err = p.c.Gateway(ctx, c.Gateway) })
@@ -242,7 +242,7 @@ func (p *Provider) reachBoth(ctx context.Context, c config) (g reachResult[*clie
 	return g, e
 }
 
-// host refuses workers whose files or processes a sandbox could not share.
+// host refuses workers whose files or processes a sandbox cannot share.
 func (p *Provider) host() error {
 	switch {
 	case runtime.GOOS != "linux":
@@ -254,7 +254,7 @@ func (p *Provider) host() error {
 	return nil
 }
 
-// landlockVersion is the version of the kernel's Landlock, without which no sandbox comes up: its rules are a hard requirement.
+// landlockVersion is the version of the kernel's Landlock, which every sandbox requires.
 func (p *Provider) landlockVersion() (int, error) {
 	version, err := p.landlock()
 	if err != nil {
@@ -264,7 +264,7 @@ func (p *Provider) landlockVersion() (int, error) {
 	return version, nil
 }
 
-// dockerDesktopOS is what the engine of Docker Desktop says of its system; it runs in a machine of its own.
+// dockerDesktopOS is the system of Docker Desktop, whose engine runs in a virtual machine.
 const dockerDesktopOS = "Docker Desktop"
 
 // checkEngine says why sandboxes cannot run on an engine at all.
@@ -331,7 +331,7 @@ The base image needs Node.js 22 or newer with npm or pnpm, git, bash, setsid and
 	}
 }
 
-// image finds the target's on the engine, and never fetches one. One of its own has to be a prepared one, too: nothing is
+// image finds the target's image on the engine, without a pull. The target's own image has to be a prepared one, too: nothing is
 // installed in a session.
 func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def targets.Definition, c config) (api.InspectResponse, error) {
 	cache := p.cache(def, c)
@@ -353,5 +353,5 @@ func (p *Provider) evidence(format string, args ...any) []resource.Evidence {
 	return resource.Seen(p.c.Now(), format, args...)
 }
 
-// errUnseen is why nothing could be learned where nothing else says so.
+// errUnseen is the error of an observation without another one.
 var errUnseen = errors.New("the gateway says nothing of it")

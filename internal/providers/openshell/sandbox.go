@@ -24,18 +24,18 @@ import (
 
 var _ providers.Provider = (*Provider)(nil)
 
-// sandbox is a session's, whose main process lives as long as it does.
+// sandbox is a session's sandbox.
 type sandbox struct {
 	l     location // by the recorded id
 	def   targets.Definition
 	guest *guestclient.Sandbox
 	env   []string // of every command
-	// waiting says that the gateway did not reach it when that was last looked at.
+	// waiting says that the gateway did not reach the sandbox at the last query.
 	waiting atomic.Bool
 }
 
-// Enter finds the sandbox by its recorded id, and waits until commands can be run in it. With the zero definition, which is
-// for its end, it waits for nothing.
+// Enter finds the sandbox by its recorded id, and waits until commands can run in it. With the zero definition, for its end, it does
+// not wait.
 func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.Definition) (providers.Sandbox, error) {
 	s, err := readSpec(in)
 	if err != nil {
@@ -73,7 +73,7 @@ func lostError(in resource.Intent, format string, args ...any) error {
 		WithField("sandbox", in.Resource)
 }
 
-// find looks at the sandbox, which has to be there and fit for use, now or soon.
+// find gets the sandbox, which must exist and be usable now or soon.
 func (b *sandbox) find(ctx context.Context) (*wire.Sandbox, error) {
 	f := b.l.find(ctx)
 	switch f.presence {
@@ -107,9 +107,8 @@ func (b *sandbox) directory() error {
 	return nil
 }
 
-// awaitReachable waits until the gateway reaches the sandbox, which takes some seconds after a restart of the gateway, and until its
-// main process has proved that it has this host's files and locks. got is the last look, nil is none. A gateway that does not
-// answer is waited for as long.
+// awaitReachable waits until the gateway reaches the sandbox, which takes seconds after a restart of the gateway, and until its main
+// process has proved that it sees this host's files and locks. got is the last answer or nil.
 func (b *sandbox) awaitReachable(ctx context.Context, got *wire.Sandbox) error {
 	if err := sessiondir.RestorePermissions(b.l.s.Dir); err != nil {
 		return failure.Wrap(err, failure.NotReady, "open the directories of the session")
@@ -138,7 +137,7 @@ func (b *sandbox) awaitReachable(ctx context.Context, got *wire.Sandbox) error {
 	return b.awaitProof(ctx)
 }
 
-// verifyOnce is verified, once a process for each sandbox.
+// verifyOnce verifies each sandbox once per process.
 func (b *sandbox) verifyOnce(ctx context.Context, got *wire.Sandbox) error {
 	p := b.l.p
 	if _, done := p.compared.Load(b.l.intent.Resource); done {
@@ -151,8 +150,7 @@ func (b *sandbox) verifyOnce(ctx context.Context, got *wire.Sandbox) error {
 	return err
 }
 
-// awaitProof waits for the proof, before anything else runs in the sandbox. What runs there may take it away afterwards, which makes
-// nothing of it untrue.
+// awaitProof waits for the proof, which counts before anything else runs in the sandbox.
 func (b *sandbox) awaitProof(ctx context.Context) error {
 	if sessiondir.HasLaunches(b.l.s.Dir) {
 		return nil
@@ -178,8 +176,8 @@ func (b *sandbox) awaitProof(ctx context.Context) error {
 		WithHint("laufwerk doctor --probe")
 }
 
-// readEnvironment asks what environment programs get in the sandbox: a proxy, certificates, placeholders of logins. It is asked once, and
-// anew where that matters: placeholders change with the login.
+// readEnvironment reads the environment of programs in the sandbox: a proxy, certificates, placeholders of logins. anew reads it again,
+// since placeholders change with the login.
 func (b *sandbox) readEnvironment(ctx context.Context, anew bool) error {
 	known := &b.l.p.environments
 	got, ok := known.Load(b.l.intent.Resource)
@@ -196,7 +194,7 @@ func (b *sandbox) readEnvironment(ctx context.Context, anew bool) error {
 	return nil
 }
 
-// environment is what a supervisor tells that stands by from now on, or else a program that is started for that alone.
+// environment is what a waiting supervisor prints when it is started, or else a program that only prints it.
 func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) {
 	if !anew {
 		env, err := gatewayBackend{b}.standby(ctx)
@@ -218,8 +216,7 @@ func (b *sandbox) environment(ctx context.Context, anew bool) ([]string, error) 
 	return env, nil
 }
 
-// isReservedVariable says of a variable that commands do not get it: what OpenShell and the login shell have for themselves, what is
-// ours, and what could make an agent fall back to billing by use.
+// isReservedVariable says whether commands do not get a variable: those of OpenShell, of the login shell and of laufwerk, and API keys.
 func (b *sandbox) isReservedVariable(kv string) bool {
 	name, _, _ := strings.Cut(kv, "=")
 	return strings.HasPrefix(name, "OPENSHELL_") || b.l.p.c.Programs.Refused().Has(name) ||
@@ -231,10 +228,10 @@ func (*sandbox) Workdir() string                { return policy.Work }
 func (*sandbox) Home() string                   { return policy.Home }
 func (b *sandbox) BaseEnv() []string            { return slices.Clone(b.env) }
 
-// Secrets are none: the gateway has the login, and placeholders are of no use to anybody else.
+// Secrets is nil: the gateway has the login, and placeholders are no secrets.
 func (*sandbox) Secrets() []string { return nil }
 
-// Fence deletes the sandbox, which is the one sure end of everything in it. The session can only be closed then.
+// Fence deletes the sandbox, the only sure end of everything in it. The session can only be closed then.
 func (b *sandbox) Fence(ctx context.Context) supervise.FenceResult { return gatewayBackend{b}.End(ctx) }
 
 func (b *sandbox) tree() sessiondir.Tree {

@@ -26,10 +26,10 @@ import (
 // readyFile is made by the sandbox's main process, in policy.Ops.
 const readyFile = "ready"
 
-// bindMounts is the gateway's setting without which it mounts no directory of this host.
+// bindMounts is the gateway's setting that allows mounts of this host's directories.
 const bindMounts = "enable_bind_mounts"
 
-// requestNote is left in the session's directory before the gateway is asked for a sandbox. Without it none was asked for.
+// requestNote is written into the session's directory before a sandbox is requested.
 const requestNote = "asked"
 
 // spec is what an intent says of a session's sandbox.
@@ -111,7 +111,7 @@ func (s spec) policy() *wire.SandboxPolicy {
 	return policy.Sandbox(s.Policy, !s.ReadOnly, s.UID, s.GID)
 }
 
-// request asks for the sandbox. Containers get the template's labels, and the gateway's list knows the request's.
+// request is the request for the sandbox. Containers get the template's labels; the gateway's list has those of the request.
 func (s spec) request(in resource.Intent) (*wire.CreateSandboxRequest, error) {
 	labels := client.Labels(in.Owner, in.Claim, in.Run)
 	var mounts []any

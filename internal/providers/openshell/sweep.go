@@ -22,8 +22,8 @@ import (
 // Lister lists what carries a label of laufwerk.
 func (p *Provider) Lister() resource.Lister { return p }
 
-// List finds the sandboxes of a store at the gateway that the intent names, and those of which only a container is left on its
-// engine. Of the zero intent, which names no gateway, those whose containers are on the engine that the settings lead to.
+// List finds the sandboxes of a store at the intent's gateway, and those with only a container on its engine. For the zero intent it
+// lists the containers on the engine of the settings.
 func (p *Provider) List(ctx context.Context, in resource.Intent) ([]resource.Summary, error) {
 	if in.Endpoint == "" {
 		e, err := p.c.Connect(ctx, "")
@@ -45,8 +45,7 @@ func (p *Provider) List(ctx context.Context, in resource.Intent) ([]resource.Sum
 	return mergeListings(there, left), err
 }
 
-// listOwned lists what carries the owner's label, at the gateway and then on the engine: what is on its way from one to the other is
-// seen.
+// listOwned lists by the owner's label at the gateway and then on the engine, so that nothing on its way between them is missed.
 func (l location) listOwned(ctx context.Context) ([]*wire.Sandbox, []container.Summary, error) {
 	there, err := l.g.List(ctx, map[string]string{client.LabelOwner: l.intent.Owner})
 	if err != nil {
@@ -89,10 +88,10 @@ func (*Provider) ListCommand() string {
 	return owned.ListCommand + " --filter label=" + owned.LabelSandbox
 }
 
-// maxParallelDeletes is how many sandboxes a gateway ends at a time: eight took it 0.6 s, and one 0.2 s.
+// maxParallelDeletes was measured: a gateway deletes one sandbox in 0.2 s, and eight in 0.6 s.
 const maxParallelDeletes = 8
 
-// bulkDelete ends many sandboxes of one gateway.
+// bulkDelete deletes many sandboxes of one gateway.
 type bulkDelete struct {
 	p        *Provider
 	intents  []resource.Intent
@@ -103,8 +102,8 @@ type bulkDelete struct {
 	mute     atomic.Int32 // how many deletions in a row had no answer: a gateway that hangs is not asked a hundred times
 }
 
-// DeleteAll deletes sandboxes, eight at a time or more, and looks for all of them together until none is left. Of each that is
-// gone, and of which the engine has no container, the directory is removed.
+// DeleteAll deletes sandboxes, at least eight in parallel, and polls one list until none is left. It removes the directories of those
+// that are gone and have no container.
 func (p *Provider) DeleteAll(ctx context.Context, list []resource.Intent, there []resource.Summary, parallel int) []resource.Deletion {
 	w := &bulkDelete{p: p, intents: list, out: make([]resource.Deletion, len(list)), specs: make([]spec, len(list)), parallel: max(parallel, maxParallelDeletes)}
 	for i, in := range list {
@@ -154,7 +153,7 @@ func (w *bulkDelete) forEachParallel(do func(i int)) {
 	_ = g.Wait()
 }
 
-// requestDelete asks for the end of one sandbox, if it is ours by its labels, too.
+// requestDelete deletes one sandbox if its labels are ours.
 func (w *bulkDelete) requestDelete(ctx, finish context.Context, i int, sb *wire.Sandbox) resource.Result {
 	in := w.intents[i]
 	switch why := ownerMismatch(sb, in); {
@@ -182,7 +181,7 @@ func (w *bulkDelete) requestDelete(ctx, finish context.Context, i int, sb *wire.
 	return resource.Result{Outcome: done, Resource: in.Resource, Err: err, Evidence: w.p.evidence("deleting %s: %s", in.Resource, done)}
 }
 
-// observe looks until the gateway lists none of them any more, or only rows that it does not get further with.
+// observe polls until the gateway lists none of them, or only rows that do not change.
 func (w *bulkDelete) observe(ctx context.Context) {
 	rows, err := w.awaitUnlisted(ctx)
 	if err != nil {
@@ -226,7 +225,7 @@ func (w *bulkDelete) observe(ctx context.Context) {
 	})
 }
 
-// awaitUnlisted are the intents' sandboxes that the gateway lists still when none of them has gone for a while, or as soon as none is left.
+// awaitUnlisted polls until no sandbox is listed or none has vanished for a while, and returns those that are left.
 func (w *bulkDelete) awaitUnlisted(ctx context.Context) (map[string]*wire.Sandbox, error) {
 	wanted := map[string]bool{}
 	for i, in := range w.intents {
@@ -256,7 +255,7 @@ func (w *bulkDelete) awaitUnlisted(ctx context.Context) (map[string]*wire.Sandbo
 	}
 }
 
-// listRows are the store's sandboxes that the gateway lists, by id.
+// listRows lists the store's sandboxes at the gateway, by id.
 func (w *bulkDelete) listRows(ctx context.Context) (map[string]*wire.Sandbox, error) {
 	all, err := w.g.List(ctx, map[string]string{client.LabelOwner: w.intents[0].Owner})
 	out := make(map[string]*wire.Sandbox, len(all))
@@ -266,14 +265,14 @@ func (w *bulkDelete) listRows(ctx context.Context) (map[string]*wire.Sandbox, er
 	return out, err
 }
 
-// engineListing is what an engine has of the store's sandboxes.
+// engineListing is the store's containers on an engine.
 type engineListing struct {
 	engine     *dockerengine.Engine
 	containers []container.Summary
 	err        error
 }
 
-// listEngines looks at each engine that intents name.
+// listEngines lists on each engine of the intents.
 func (w *bulkDelete) listEngines(ctx context.Context) map[string]*engineListing {
 	out := map[string]*engineListing{}
 	var once sync.Mutex

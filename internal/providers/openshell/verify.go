@@ -19,9 +19,9 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// verifySandbox compares a sandbox that is READY with its intent, whose resource is recorded: what the gateway has, what policy it
-// enforces, and what its container is on the recorded engine. That the container is there proves that gateway and worker have
-// the same engine, and with it the same host. A difference is an *unusable; other errors are of looks that told nothing.
+// verifySandbox compares a READY sandbox with its intent: the gateway's record, the enforced policy and the container on the recorded
+// engine, which proves that gateway and worker use the same engine and host. A difference is an *unusableError; other errors are
+// those of queries.
 func (p *Provider) verifySandbox(ctx context.Context, g *client.Gateway, e *dockerengine.Engine, in resource.Intent, s spec, sb *wire.Sandbox) error {
 	different := func(format string, args ...any) error {
 		return &unusableError{failure.New(failure.NotReady, "the sandbox %s is not what was asked for: %s", client.Name(in.Claim), fmt.Sprintf(format, args...))}
@@ -64,8 +64,8 @@ func (p *Provider) verifySandbox(ctx context.Context, g *client.Gateway, e *dock
 	return nil
 }
 
-// difference says in which point what the gateway has of a sandbox is not what was asked for, "" if in none. A policy's read-only
-// paths may be more: the gateway adds some that its own programs need.
+// difference says how the gateway's record differs from the request, "" if not. A gateway adds read-only paths that its own programs
+// need.
 func difference(sb *wire.Sandbox, in resource.Intent, s spec) string {
 	want, got := s.policy(), sb.GetSpec().GetPolicy()
 	labels := sb.GetMetadata().GetLabels()
@@ -108,8 +108,7 @@ func difference(sb *wire.Sandbox, in resource.Intent, s spec) string {
 	return ""
 }
 
-// ruleReach is where a network rule lets which programs, and what holds there. In which order a gateway keeps that, and whether a port
-// stands alone or in a list, is its own affair.
+// ruleReach is a network rule in a normal form: gateways reorder rules, and move a port into a list.
 func ruleReach(rule *wire.NetworkPolicyRule) []string {
 	var out []string
 	for _, e := range rule.GetEndpoints() {
@@ -126,7 +125,7 @@ func ruleReach(rule *wire.NetworkPolicyRule) []string {
 	return out
 }
 
-// containerDiffers says the same of its container. What OpenShell mounts for itself is none of the session's.
+// containerDiffers says how the container differs from the intent. OpenShell's own mounts are ignored.
 func containerDiffers(got container.InspectResponse, s spec) string {
 	if got.HostConfig == nil {
 		return "the engine does not describe its container"
