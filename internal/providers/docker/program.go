@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path"
@@ -12,6 +13,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/agent"
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/guest"
+	"github.com/laufwerk/laufwerk/internal/lazyregexp"
 	"github.com/laufwerk/laufwerk/internal/providers"
 	"github.com/laufwerk/laufwerk/internal/providers/guestclient"
 	"github.com/laufwerk/laufwerk/internal/providers/sessiondir"
@@ -176,4 +178,45 @@ func (s *sandbox) PutFile(ctx context.Context, program string, f agent.File) err
 // Secrets are the tokens of the user's logins, and variables whose names say what they are.
 func (s *sandbox) Secrets() []string {
 	return append(targets.SecretValues(s.vars), s.p.c.Programs.LoginSecrets(s.config.Credentials, s.p.user())...)
+}
+
+// progressFilter reports the lines of a package manager that show progress, warnings and errors.
+type progressFilter struct {
+	report   func(line string)
+	line     []byte
+	reported int
+}
+
+// Bounds of what is reported: other processes inside can write there too.
+const (
+	maxProgressLines = 100
+	maxProgressBytes = 300
+)
+
+func isProgress(line []byte) bool {
+	text := bytes.TrimLeft(line, "\t\f\r ")
+	return bytes.HasPrefix(line, []byte("Progress:")) || bytes.HasPrefix(text, []byte("WARN")) || bytes.HasPrefix(text, []byte("ERR_"))
+}
+
+var userinfo = lazyregexp.Regexp{Pattern: `://[^/@\s]*@`}
+
+func withoutUserinfo(line string) string {
+	return userinfo.ReplaceAllString(line, "://…@")
+}
+
+func (p *progressFilter) Write(b []byte) (int, error) {
+	for _, c := range b {
+		if c != '\n' {
+			if len(p.line) < maxProgressBytes {
+				p.line = append(p.line, c)
+			}
+			continue
+		}
+		if p.reported < maxProgressLines && isProgress(p.line) {
+			p.reported++
+			p.report(withoutUserinfo(strings.ToValidUTF8(string(bytes.TrimSpace(p.line)), "")))
+		}
+		p.line = p.line[:0]
+	}
+	return len(b), nil
 }

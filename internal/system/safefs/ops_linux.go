@@ -7,6 +7,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+func renameNoReplace(fromDir int, from string, toDir int, to string) error {
+	return unsupportedFlags(unix.Renameat2(fromDir, from, toDir, to, unix.RENAME_NOREPLACE))
+}
+
+func exchange(fromDir int, from string, toDir int, to string) error {
+	return unsupportedFlags(unix.Renameat2(fromDir, from, toDir, to, unix.RENAME_EXCHANGE))
+}
+
+func clone(to, from int) error { return unix.IoctlFileClone(to, from) }
+
+// Sync makes everything below the root durable, and whatever else waits to be written on its file system.
+func (r *Root) Sync() error {
+	f, err := r.list("sync", ".")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return pathError("sync", ".", retry0("sync", func() error { return unix.Syncfs(int(f.Fd())) }))
+}
+
 // chmodAt pins the inode with O_PATH first, so that a link that is swapped in cannot redirect the change. fchmodat2 is of
 // Linux 6.6; before it, the magic link in /proc leads to exactly the pinned inode.
 func (r *Root) chmodAt(dir int, name string, mode uint32) error {
