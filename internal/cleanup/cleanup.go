@@ -58,7 +58,6 @@ type Report struct {
 	Accepted int           `json:"accepted,omitempty"` // claims whose endpoint has another identity now
 }
 
-// parallel deletions.
 const parallel = 4
 
 // Run cleans up. The report is complete also after an error, which is Retained where an absence could not be confirmed.
@@ -68,7 +67,6 @@ func Run(ctx context.Context, s *runs.Service, q Request) (Report, error) {
 	return c.rep, err
 }
 
-// cleaner is one clean-up.
 type cleaner struct {
 	s     *runs.Service
 	q     Request

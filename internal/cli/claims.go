@@ -17,7 +17,6 @@ func newClaims(d *Deps) *cobra.Command {
 	return g
 }
 
-// printClaims prints a table of claims: each resource, the times of its intent, allocation and release, and the proof.
 func printClaims(ui *render.UI, now time.Time, list []claims.Claim) {
 	rows := make([][]any, 0, len(list))
 	clock := func(t time.Time) string { return claimTime(now, t) }

@@ -80,7 +80,6 @@ func runCleanup(ctx context.Context, o *cleanupOptions) error {
 	return o.UI.Document(rep)
 }
 
-// printCleanup lists the result for every claim, and the commands for those that are left.
 func printCleanup(ui *render.UI, rep cleanup.Report, planned bool) {
 	verb := "released"
 	if planned {

@@ -52,7 +52,6 @@ const (
 	completionStoreWait = 250 * time.Millisecond
 )
 
-// completer finds the words that could be typed next.
 type completer struct {
 	*Deps
 }
@@ -72,7 +71,6 @@ func (c completer) attach(commands []*cobra.Command) {
 	}
 }
 
-// attachGlobal makes the flags of every command complete.
 func (c completer) attachGlobal(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("project", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs

@@ -97,7 +97,6 @@ func runDemo(ctx context.Context, o *demoOptions) error {
 	return sc.conclude(ctx)
 }
 
-// build makes the scratch project as init would, with the scripted agent.
 func (sc *demoScene) build(ctx context.Context) error {
 	if err := files.MkdirAll(sc.root); err != nil {
 		return failure.Wrap(err, failure.Failed, "make the scratch project")

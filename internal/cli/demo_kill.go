@@ -63,7 +63,6 @@ func environmentList(vars map[string]string) []string {
 	return out
 }
 
-// demoTurnTimeout is how long the worker may take until the agent has begun.
 const demoTurnTimeout = 30 * time.Second
 
 func (sc *demoScene) waitForTurn(ctx context.Context) error {
@@ -81,7 +80,6 @@ func (sc *demoScene) waitForTurn(ctx context.Context) error {
 	}
 }
 
-// findRun returns the id of the scratch project's only run.
 func (sc *demoScene) findRun(ctx context.Context) (string, error) {
 	list, err := sc.s.List(ctx, "")
 	if err != nil {
@@ -122,7 +120,6 @@ func (sc *demoScene) countLeaks(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// print prints the result as text.
 func (sc *demoScene) print(ctx context.Context, res demoDocument) error {
 	ui := sc.UI
 	if sc.Kill {

@@ -70,7 +70,6 @@ func (d *Deps) findProject() (string, error) {
 	return project.Find(d.Env.Dir, d.Flags.Project, home)
 }
 
-// loadProject loads the project that a command is called in.
 func (d *Deps) loadProject(ctx context.Context) (*project.Project, error) {
 	root, err := d.findProject()
 	if err != nil {

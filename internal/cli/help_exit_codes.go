@@ -7,7 +7,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 )
 
-// exitCodeHelp is one exit code with the kinds of failures that end with it.
 type exitCodeHelp struct {
 	Code    int            `json:"code"`
 	Meaning string         `json:"meaning"`

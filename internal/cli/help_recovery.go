@@ -6,7 +6,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/cli/render"
 )
 
-// recoveryCase is one case of the recovery guide.
 type recoveryCase struct {
 	Case     string   `json:"case"`
 	What     string   `json:"what"`

@@ -22,7 +22,6 @@ type commandHelpDocument struct {
 	Text    string `json:"text"`
 }
 
-// helpText describes a command: what it does, how it is called, examples, its flags.
 func helpText(cmd *cobra.Command) string {
 	var b strings.Builder
 	about := cmd.Long

@@ -33,7 +33,6 @@ type progressDisplay struct {
 	stop func()
 }
 
-// activeOperation is an operation that has begun and has not ended.
 type activeOperation struct {
 	op      operationID
 	since   time.Time
@@ -251,7 +250,6 @@ func (f *progressDisplay) showAgent(fl *activeOperation, ev journal.Event) {
 	}
 }
 
-// shellCommand matches a command line that an agent passes to a shell.
 var shellCommand = lazyregexp.Regexp{Pattern: `(?s)^(?:/\S*/)?(?:ba|z|da)?sh -l?c (.*)$`}
 
 func unwrapShell(command string) string {
@@ -299,7 +297,6 @@ func (f *progressDisplay) endLine(fl *activeOperation) {
 	fl.tail = append(fl.tail, text)
 }
 
-// showProgress shows what an operation does before or after its program runs.
 func (f *progressDisplay) showProgress(fl *activeOperation, text string) {
 	fl.action = text
 	if !f.live {
@@ -307,7 +304,6 @@ func (f *progressDisplay) showProgress(fl *activeOperation, text string) {
 	}
 }
 
-// addStderr adds what a failed command has printed on stderr.
 func (f *progressDisplay) addStderr(fl *activeOperation, text string) {
 	if len(fl.line) > 0 {
 		f.endLine(fl)

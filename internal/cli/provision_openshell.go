@@ -89,13 +89,11 @@ type provisionOpenShellDocument struct {
 	Targets []provisionedTarget `json:"targets"`
 }
 
-// provisionedTarget is the result for a target.
 type provisionedTarget struct {
 	Target string `json:"target"`
 	provision.OpenShellResult
 }
 
-// wantedLogin is a login that a target wants the gateway to hold.
 type wantedLogin struct {
 	provision.Wants
 	target  string
@@ -159,7 +157,6 @@ func (o *provisionOpenShellOptions) provisionTargets(ctx context.Context, list [
 	return out, nil
 }
 
-// printTarget prints the result for a target.
 func (o *provisionOpenShellOptions) printTarget(target string, r provision.OpenShellResult) {
 	ui := o.UI
 	verb := func(done string) string {

@@ -118,7 +118,6 @@ func answerChoices(q workflow.Question) string {
 	}
 }
 
-// expectedAnswer explains which answers are valid.
 func expectedAnswer(q workflow.Question) string {
 	if q.Type == workflow.Select {
 		return "answer a number from 1 to " + strconv.Itoa(len(q.Options)) + ", or what it stands for"

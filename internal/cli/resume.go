@@ -110,7 +110,6 @@ type resumeManyDocument struct {
 	Runs []resumedRun `json:"runs"`
 }
 
-// resumedRun is the result for one of many runs.
 type resumedRun struct {
 	Run   string       `json:"run"`
 	State string       `json:"state"`

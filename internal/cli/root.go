@@ -53,7 +53,6 @@ where the workflow asks, approved are written back to your files.`,
 	return root
 }
 
-// newGroup is a command that only holds others.
 func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 	g := &cobra.Command{Use: name, Short: short}
 	g.AddCommand(commands...)
@@ -97,7 +96,6 @@ func (t *tree) find(args []string) (*cobra.Command, []string, error) {
 	return t.root.Find(args)
 }
 
-// needsWholeTree says whether a command shows or searches other commands.
 func needsWholeTree(cmd *cobra.Command) bool {
 	return !cmd.HasParent() || cmd.Name() == "help" || cmd.Name() == "completion"
 }

@@ -64,7 +64,6 @@ $ laufwerk run issue-to-fix --input @issue.json --key issue-17 --detach`,
 	return cmd
 }
 
-// maxSuggestedWorkflows bounds the workflows in the hint of a call without one.
 const maxSuggestedWorkflows = 5
 
 // workflowNames are the names of the project's workflows, none outside of a project.
@@ -204,5 +203,4 @@ func inputError(err error, doing string) error {
 	return e
 }
 
-// maxInputBytes bounds an input in bytes.
 const maxInputBytes = 16 << 20

@@ -61,7 +61,6 @@ func firstWord(cmd *cobra.Command, args []string) (string, bool) {
 	return "", false
 }
 
-// requireSubcommand is the RunE of a group.
 func requireSubcommand(cmd *cobra.Command, _ []string) error {
 	return usageError(cmd, "%s needs one of its commands: %s", cmd.CommandPath(), strings.Join(subcommands(cmd), ", "))
 }

@@ -156,7 +156,6 @@ func continueHint(err error, run string) string {
 	return "laufwerk resume " + run
 }
 
-// withDefaultHint is err, with hint as its hint if it has none.
 func withDefaultHint(err error, hint string) error {
 	f := failure.As(err)
 	if f == nil {
@@ -291,7 +290,6 @@ func acquireRun(ctx context.Context, s *runs.Service, run string, acquire func(c
 	return st, caught, nil
 }
 
-// isCancellation says whether an error only means that its context has ended.
 func isCancellation(err error) bool {
 	return errors.Is(err, session.ErrInterrupted) || errors.Is(err, context.Canceled) || failure.Is(err, failure.Cancelled)
 }

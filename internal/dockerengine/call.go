@@ -100,7 +100,6 @@ func (w watchedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// wasRefused says whether the engine answered that it did nothing.
 func (c *call) wasRefused() bool { s := c.status.Load(); return s >= 400 && s < 500 }
 
 // outcome is what a call did: nil is Done; a refusal or a request that was never sent is NotDone; all else may
@@ -202,7 +201,6 @@ func refusalOf(err error) error {
 	return r
 }
 
-// cause is the error of the transport below the client's.
 func (c *call) cause(err error) error {
 	if p := c.failed.Load(); p != nil {
 		return *p
@@ -222,7 +220,6 @@ func bareMessage(err error) string {
 
 const hungHint = "docker info   # if that hangs too, restart the engine: sudo systemctl restart docker"
 
-// unreachableError says why nothing could be connected to.
 func unreachableError(e Endpoint, err error) *failure.Error {
 	if why := checkUsable(e); why != nil {
 		return failure.As(why)

@@ -63,7 +63,6 @@ func currentContext(path string) (string, error) {
 	return config.CurrentContext, nil
 }
 
-// contextHost is the endpoint of a context in the CLI's store.
 func (f Finder) contextHost(name, from string) (string, error) {
 	if f.config() == "" {
 		return "", failure.New(failure.NotReady, "%s names the Docker context %q, and neither HOME nor DOCKER_CONFIG says where contexts are", from, name).

@@ -125,7 +125,6 @@ func (e *Engine) connect(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// negotiate pings and settles on a version.
 func (e *Engine) negotiate(ctx context.Context) error {
 	c, cancel := beginCall(ctx, e.limits.ping)
 	defer cancel()

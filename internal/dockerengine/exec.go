@@ -66,7 +66,6 @@ func feedInput(conn *hijackedConn, in io.Reader, giveUp context.CancelCauseFunc)
 	_ = conn.CloseWrite()
 }
 
-// errorReader keeps why reading failed.
 type errorReader struct {
 	io.Reader
 	err error

@@ -242,10 +242,8 @@ func oneCheck(s Status, format string, args ...any) []Check {
 	return []Check{{Status: s, Message: fmt.Sprintf(format, args...)}}
 }
 
-// failedCheck is a check that found a failure, with the way out that it names.
 func failedCheck(err error) []Check { return []Check{checks.Failed("", err)} }
 
-// maxEvidence is how much evidence of one check is shown.
 const maxEvidence = 20
 
 // listCheck is a check over things of which there should be none.

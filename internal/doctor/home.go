@@ -156,7 +156,6 @@ func (d *doctor) store(ctx context.Context) []Check {
 
 func utoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// sizeText is a number of bytes for people.
 func sizeText(n uint64) string {
 	if n < 1<<30 {
 		return utoa(n>>20) + " MiB"

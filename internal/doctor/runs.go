@@ -99,7 +99,6 @@ func orNone(id string) string {
 	return id
 }
 
-// isDirMissing says whether the directory of a claim is not there, where it has one.
 func isDirMissing(s *runs.Service, c claims.Claim) bool {
 	if c.Kind == claims.KindWorkspace {
 		return !files.Exists(s.Home.WorkspaceDir(c.ID))

@@ -44,7 +44,6 @@ func (d *doctor) targetChecks(p providers.Provider, def targets.Definition) []ch
 	return out
 }
 
-// prefixIDs gives checks ids below one.
 func prefixIDs(at string, list []Check) []Check {
 	for i := range list {
 		if list[i].ID == "" {

@@ -270,7 +270,6 @@ func RestorePaths(paths, pathBase64 []string) {
 	}
 }
 
-// condition is a Condition in JSON.
 type condition struct {
 	ID         string `json:"id"`
 	PathBase64 string `json:"pathBase64,omitempty"` // the bytes of an id that is a path and not UTF-8

@@ -73,7 +73,6 @@ func blockForever(ready, nonce string) error {
 	return nil
 }
 
-// requireNoLinks makes sure that the paths lead where they say.
 func requireNoLinks(paths []string) error {
 	for _, path := range paths {
 		for i := 1; i <= len(path); i++ {

@@ -24,7 +24,6 @@ func launcher(env *system.Env) supervise.LocalLauncher {
 	return supervise.LocalLauncher{Now: env.Now, OwnsAllProcesses: true}
 }
 
-// interruptAnswer is what interrupt prints.
 type interruptAnswer struct {
 	Gone bool `json:"gone"` // there is no living supervisor
 }

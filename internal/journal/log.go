@@ -247,7 +247,6 @@ func (j *Journal) resolveWhole(head Record) (r Record, err error) {
 	return r, nil
 }
 
-// writeError is the failure of what could not be made durable.
 func (j *Journal) writeError(err error, what string) error {
 	if files.NoSpace(err) {
 		what = "the disk of " + j.dir + " is full; " + what

@@ -93,7 +93,6 @@ func (t *RequestTooLarge) Error() string {
 	return fmt.Sprintf("the request has %d bytes, and a gateway takes at most %d", t.Size, t.Limit)
 }
 
-// checkSize refuses a message before it is sent.
 func checkSize(m proto.Message) error {
 	if n := proto.Size(m); n > maxSent {
 		return &RequestTooLarge{Size: n, Limit: maxSent}
@@ -101,7 +100,6 @@ func checkSize(m proto.Message) error {
 	return nil
 }
 
-// wasRefused says whether the gateway answered that it did nothing.
 func (c *call) wasRefused(err error) bool {
 	return c.answered.Load() && slices.Contains([]codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound}, status.Code(err))
 }
@@ -137,7 +135,6 @@ func (g *Gateway) endEffect(c *call, err error, format string, args ...any) (res
 	return done, g.explain(c, err, kind, format, args...)
 }
 
-// endRead ends a call that changes nothing.
 func (g *Gateway) endRead(c *call, err error, format string, args ...any) error {
 	return g.explain(c, err, failure.Failed, format, args...)
 }
@@ -255,7 +252,6 @@ func bareMessage(text string) string {
 	return text
 }
 
-// statusText is the text of a status.
 func statusText(err error) string {
 	const longest = 2000
 	text := status.Convert(err).Message()

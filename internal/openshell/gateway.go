@@ -164,7 +164,6 @@ func (g *Gateway) client() wire.OpenShellClient {
 	return wire.NewOpenShellClient(g.conn)
 }
 
-// markUnreachable notes that a call got no connection.
 func (g *Gateway) markUnreachable() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -81,7 +81,6 @@ func wellFormed(alias string) error {
 	return nil
 }
 
-// folder is where the user's registrations are.
 func (r Registrations) folder() (string, error) {
 	config := r.Vars["XDG_CONFIG_HOME"]
 	if !filepath.IsAbs(config) {
@@ -96,7 +95,6 @@ func (r Registrations) folder() (string, error) {
 
 const metadataFile = "metadata.json"
 
-// metadata is what a registration says of its gateway.
 type metadata struct {
 	Endpoint   string `json:"gateway_endpoint"`
 	Remote     bool   `json:"is_remote"`

@@ -102,7 +102,6 @@ func object(raw json.RawMessage) (map[string]json.RawMessage, bool) {
 	return m, true
 }
 
-// showValue is a value as people read it in an error.
 func showValue(raw json.RawMessage) string {
 	s := string(raw)
 	switch {

@@ -119,7 +119,6 @@ func (o OpenShellOptions) checkProvider(p *wire.Provider) error {
 	return nil
 }
 
-// profile sees to the profile.
 func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	login := o.loginProfile()
 	out := Profile{ID: login.ID, Done: Kept}
@@ -157,7 +156,6 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 // loginProfile is how the gateway holds the login.
 func (o OpenShellOptions) loginProfile() *agent.Profile { return o.Program.Credential().Profile }
 
-// binaries are the program's executables in prepared images.
 func (o OpenShellOptions) binaries() string { return policy.Binaries(o.Program.Name()) }
 
 // adaptProfile is the gateway's own profile under our id, with the program of prepared images as one binary more. Credentials, endpoints and

@@ -93,7 +93,6 @@ func (s *Service) DeliverAnswer(ctx context.Context, id, key string) (StartedRun
 
 const deliverPoll = 20 * time.Millisecond
 
-// hasPendingAnswer says whether an answer to a question still waits in the inbox.
 func (s *Service) hasPendingAnswer(id, key string) (bool, error) {
 	waiting, err := s.Journal(id).Messages()
 	for _, m := range waiting {

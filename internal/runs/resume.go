@@ -133,7 +133,6 @@ func (s *Service) Resume(ctx context.Context, id string) (StartedRun, error) {
 	return st, nil
 }
 
-// describeDrift compares the code that a run is pinned to with that of the workflow now.
 func (s *Service) describeDrift(ctx context.Context, r Run) string {
 	var pinned protocol.Bundle
 	if files.ReadJSON(runFile(s.Dir(r.ID), "bundle.json"), &pinned) != nil {

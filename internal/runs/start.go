@@ -327,7 +327,6 @@ func takeKey(tx store.Tx, q Request, run string) error {
 	return tx.Put(store.Keys, name, keyRecord{Run: run, Workflow: q.Workflow.Name, Input: inputDigest(q.input())})
 }
 
-// dropKeys frees the keys of a run that is removed.
 func dropKeys(tx store.Tx, run string) error {
 	return tx.Each(store.Keys, "", func(name string, raw json.RawMessage) error {
 		var k keyRecord

@@ -74,7 +74,6 @@ func (s *Service) hasAwaitedMessage(r Run) bool {
 // placeholder is what packages that do not know their run write into hints.
 var placeholder = lazyregexp.Regexp{Pattern: `\bRUN\b`}
 
-// fillRunID puts the run into the hint of a failure.
 func fillRunID(err error, run string) error {
 	f := failure.As(err)
 	if f == nil || !placeholder.MatchString(f.Hint) {

@@ -55,7 +55,6 @@ func create(ctx context.Context, root string, list []File, force bool, validate 
 	return c.make(ctx)
 }
 
-// stagedChange is a set of files that go into a project together.
 type stagedChange struct {
 	root     string
 	list     []File

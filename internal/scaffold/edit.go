@@ -86,7 +86,6 @@ func tokens(src string) ([]token, bool) {
 
 func word(r rune) bool { return r == '_' || r == '$' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// configEdit is a config with one import and one element more.
 type configEdit struct {
 	text          []byte
 	line, element string // what was added
@@ -228,7 +227,6 @@ func identifier(id string, list []token) string {
 	}
 }
 
-// reservedWords are the words that cannot name a binding of a module.
 func reservedWords() []string {
 	return strings.Fields(`arguments await break case catch class const continue debugger default delete do else enum eval export extends false finally for
 		function if implements import in instanceof interface let new null package private protected public return static super switch this throw true try

@@ -72,7 +72,6 @@ func begin(ctx context.Context, root string, o Options, load Load) (Result, erro
 	return made, err
 }
 
-// extend brings a project that loads to what is asked for.
 func extend(ctx context.Context, root string, config []byte, p *project.Project, o Options, load Load) (Result, error) {
 	made := Result{ProjectID: p.ID, Target: o.target()}
 	if o.ProjectID != "" && o.ProjectID != p.ID {

@@ -130,7 +130,6 @@ func render(o Options, module string) ([]File, error) {
 	return append(out, File{path.Join(Directory, "types/laufwerk.d.ts"), []byte(sdk.Declarations())}), nil
 }
 
-// literal is a value as TypeScript reads it.
 func literal(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

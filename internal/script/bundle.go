@@ -15,7 +15,6 @@ import (
 	"github.com/laufwerk/laufwerk/sdk"
 )
 
-// bundleName is the name of a bundle's module in stack traces.
 const bundleName = "bundle.js"
 
 // entryName is the module that joins the user's module and the SDK.

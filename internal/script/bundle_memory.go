@@ -33,7 +33,6 @@ type rememberedBundle struct {
 	Bundle protocol.Bundle `json:"bundle"`
 }
 
-// fileExchange is a question and what was answered.
 type fileExchange struct {
 	Ask     protocol.File `json:"ask"`
 	Answer  protocol.File `json:"answer"`            // without the content
@@ -143,7 +142,6 @@ func (m bundleMemory) keep(conversation []fileExchange, made protocol.Bundle) {
 	}
 }
 
-// pruneRemembered removes the bundles that were made longest ago, beyond those that may be kept.
 func pruneRemembered(dir string) {
 	names, err := files.Names(dir)
 	if err != nil || len(names) <= maxRemembered {

@@ -15,7 +15,6 @@ import (
 
 var errLate = errors.New("the isolate did not answer in time")
 
-// endedError says how a child ended that should have gone on.
 type endedError struct {
 	state  error
 	stderr string
@@ -59,7 +58,6 @@ func (r *Runner) newConversation() (*conversation, error) {
 	return t, nil
 }
 
-// start says what the child is to do.
 func (t *conversation) start(s *protocol.Start) error {
 	if err := t.send(&protocol.Message{Type: protocol.TypeStart, Version: protocol.Version, Start: s}); err != nil {
 		t.close()

@@ -85,7 +85,6 @@ for (const name of ["__post", "__validate", "__call", "__digest", "__url", "__lo
 	return i, nil
 }
 
-// loadSDK evaluates the SDK that a bundle was made with.
 func (i *isolate) loadSDK(source string) *protocol.Error {
 	return i.step(func() error { return evalSDK(i.vm, source) })
 }
@@ -145,7 +144,6 @@ func (i *isolate) deliver(m *protocol.Message) *protocol.Error {
 	})
 }
 
-// takePosted returns what the program posted since the last time.
 func (i *isolate) takePosted() []*protocol.Message {
 	out := i.out
 	i.out = nil

@@ -75,7 +75,6 @@ func (s *scannedCode) text(i int) string {
 
 func (s *scannedCode) isWord(i int) bool { return js.IsIdentifierName(s.tokens[i].kind) }
 
-// isProperty says that token i is the name after a dot.
 func (s *scannedCode) isProperty(i int) bool { return s.text(i-1) == "." || s.text(i-1) == "?." }
 
 // scan splits a program into tokens; nil where it has something that is no token, or its brackets do not match.

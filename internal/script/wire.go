@@ -66,7 +66,6 @@ type lineWriter struct {
 
 func newLineWriter(w io.Writer) *lineWriter { return &lineWriter{w: bufio.NewWriterSize(w, 64<<10)} }
 
-// send writes messages in one go.
 func (l *lineWriter) send(ms ...*protocol.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,7 +36,6 @@ type command struct {
 	restore    func(at attempt)                          // takes that up again
 }
 
-// commandResult is how it ended.
 type commandResult struct {
 	exit       supervise.Exit
 	stdout     []byte
@@ -149,10 +148,8 @@ func (m *Manager) tooManyAttempts(op Operation, tries int, refused error) error 
 	return e.WithHint("laufwerk resume %s", m.Run)
 }
 
-// dir has the records of the last attempt.
 func (x *execution) dir() string { return filepath.Join(x.m.dir(x.s.claim), x.attempt.Dir) }
 
-// process is the last attempt's.
 func (x *execution) process() *supervise.Process {
 	return supervise.Attach(x.launcher, x.dir(), x.attempt.MaxOutput)
 }

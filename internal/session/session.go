@@ -290,7 +290,6 @@ func InterpretError(ctx context.Context, err error) error {
 	return err
 }
 
-// dir is the session's private folder.
 func (m *Manager) dir(claim string) string { return filepath.Join(m.RunDir, "sessions", claim) }
 
 // WithoutWriter runs fn while no session can write into the workspace: none is open with write access, and none is opened
@@ -334,7 +333,6 @@ func (m *Manager) enter(ctx context.Context, s *state) (providers.Sandbox, error
 	return sb, err
 }
 
-// requirements is what a target must have for an agent.
 func (m *Manager) requirements(a Agent) providers.Need {
 	n := providers.Need{Program: a.Harness.Program}
 	if program, ok := m.Programs.Find(a.Harness.Program); ok {

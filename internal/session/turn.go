@@ -72,7 +72,6 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 	return value, t.turned, nil
 }
 
-// turn is one turn that is in progress.
 type turn struct {
 	agent.Turn
 	m            *Manager

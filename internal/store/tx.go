@@ -156,7 +156,6 @@ func (t *boltTx) writable(b Bucket, key string) error {
 	}
 }
 
-// close writes the totals.
 func (t *boltTx) close() error {
 	err := guardBolt(func() error {
 		bucket := t.tx.Bucket([]byte(formatBucket))

@@ -356,7 +356,6 @@ type watcher struct {
 
 func newWatcher(dir string) *watcher { return &watcher{dir: dir, pause: shortestPause} }
 
-// close waits for nothing.
 func (w *watcher) close() {
 	if w.w != nil {
 		go func(w *fsnotify.Watcher) { _ = w.Close() }(w.w)

@@ -325,7 +325,6 @@ func (l LocalLauncher) terminate(id process.Identity, dir string) error {
 	return nil // it is gone: then its lock is free by the next look, or what holds it is not what was recorded
 }
 
-// signal signals a process that was recorded or found.
 func (l LocalLauncher) signal(id process.Identity, sig syscall.Signal) error {
 	if l.OwnsAllProcesses {
 		return process.SignalInSandbox(id, sig)

@@ -138,7 +138,6 @@ func unclearLaunchError(dir string, why error) error {
 	return failure.New(failure.OutcomeUnknown, "whether the command of %s was started is unknown: %v", dir, why)
 }
 
-// logTail is the end of the supervisor's log.
 func logTail(dir string) string {
 	r, err := openRecords(dir)
 	if err != nil {

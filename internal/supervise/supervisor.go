@@ -320,7 +320,6 @@ func (s *supervisor) superviseTree(childEnded <-chan struct{}) {
 	}
 }
 
-// waitForEvent waits for something to happen.
 func (s *supervisor) waitForEvent(childEnded <-chan struct{}) {
 	var again <-chan time.Time
 	if s.killing {
@@ -353,7 +352,6 @@ func (s *supervisor) waitForEvent(childEnded <-chan struct{}) {
 // stopEndsCommand says whether a request to stop now is the one that ends the command.
 func (s *supervisor) stopEndsCommand() bool { return !s.ended && !s.stopping && !s.killing }
 
-// stop asks the command to end in its own way.
 func (s *supervisor) stop() {
 	if !s.stopEndsCommand() {
 		return

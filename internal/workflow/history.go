@@ -16,7 +16,6 @@ type Completion struct {
 	Meta  json.RawMessage
 }
 
-// operationHistory is what the journal knows of one operation.
 type operationHistory struct {
 	id         string
 	call       *protocol.Call
@@ -29,7 +28,6 @@ type operationHistory struct {
 	optional   bool            // recorded after a completion that was reopened: the workflow need not ask for it again
 }
 
-// history is what the journal knows of all operations.
 type history struct {
 	ops       map[string]*operationHistory
 	completed []*operationHistory // required completions, in recorded order

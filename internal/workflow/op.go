@@ -74,7 +74,6 @@ func (o *Op) Name() string { return o.ID }
 // Attempts is the number of attempts that any worker started, and the data of the last one; nil where there is none to join.
 func (o *Op) Attempts() (int, json.RawMessage) { return o.attempt, o.data }
 
-// hasAttempt says whether an attempt may still be in progress.
 func (o *Op) hasAttempt() bool { return len(o.data) > 0 }
 
 // Start makes the intent of one more attempt durable, before its effect. With data, a later worker finds the effect.

@@ -47,7 +47,6 @@ var ErrNobody = errors.New("nobody is at the terminal any more")
 // Asker asks at a terminal. It returns the answer as JSON, or the context's cause when the question was answered elsewhere.
 type Asker func(ctx context.Context, q Question) (json.RawMessage, journal.Sender, error)
 
-// questioner executes the operations that ask people.
 type questioner struct {
 	ask      Asker // nil where nobody is at a terminal
 	freeze   func(ctx context.Context, workspace string) (digest string, err error)

@@ -13,14 +13,12 @@ import (
 
 var _ session.Operation = (*Op)(nil)
 
-// sessionHandlers binds the operations on sessions to the manager.
 func sessionHandlers(m *session.Manager) map[string]Handler {
 	h := sessionLifecycleHandlers(m)
 	maps.Copy(h, sessionOperationHandlers(m))
 	return h
 }
 
-// sessionOperationHandlers are the operations in an open session, and on the host.
 func sessionOperationHandlers(m *session.Manager) map[string]Handler {
 	return map[string]Handler{
 		protocol.OpSessionAsk: {
@@ -80,7 +78,6 @@ func sessionOperationHandlers(m *session.Manager) map[string]Handler {
 	}
 }
 
-// sessionLifecycleHandlers open sessions and close them.
 func sessionLifecycleHandlers(m *session.Manager) map[string]Handler {
 	return map[string]Handler{
 		protocol.OpSessionOpen: {
@@ -199,7 +196,6 @@ type answeredTurn struct {
 	Error *protocol.Error   `json:"error,omitempty"`
 }
 
-// staysOpen says whether an error leaves the operation to the next worker.
 func staysOpen(err error) bool {
 	return err != nil && (isMachineFailure(err) || isSuspension(err))
 }

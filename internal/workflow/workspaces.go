@@ -32,7 +32,6 @@ const (
 // WorkspaceProvider is the provider of claims on workspaces.
 const WorkspaceProvider = "workspace"
 
-// workspaces executes the operations on workspaces: open, freeze, write back.
 type workspaces struct {
 	c     OperationsConfig
 	quiet func(ctx context.Context, workspace string, fn func() error) error // runs fn while no session can write

@@ -292,7 +292,6 @@ func (c *copyOperation) visitDir(path string, info safefs.Info) error {
 	return c.makeDir(path, info, nil)
 }
 
-// visitFile copies what is no directory.
 func (c *copyOperation) visitFile(path string, info safefs.Info, files chan<- *Entry) error {
 	included := c.ignore.included(path, false)
 	tracked := c.git != nil && c.git.tracked[path]

@@ -137,7 +137,6 @@ func openDir(path string) (*safefs.Root, error) {
 	return safefs.OpenRoot(real)
 }
 
-// eachRecord reads NUL-terminated records.
 func eachRecord(r io.Reader, do func(string)) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 64<<10), 1<<20)
@@ -204,7 +203,6 @@ func (e indexEntry) extendedFlags() uint16 {
 	return uint16(e.flags & (intentToAdd | skipWorktree) >> 16)
 }
 
-// hasExtended says that an entry has them.
 const hasExtended = 1 << 14
 
 func (w *indexWriter) u32(v uint32) { _ = binary.Write(&w.b, binary.BigEndian, v) }

@@ -30,7 +30,6 @@ type ignorePattern struct {
 	literal  string // what precedes the first special character of a pattern with slashes
 }
 
-// parseIgnore reads the lines of a .gitignore file.
 func parseIgnore(text []byte) []ignorePattern {
 	var out []ignorePattern
 	for line := range strings.SplitSeq(strings.TrimPrefix(string(text), "\ufeff"), "\n") {
@@ -143,7 +142,6 @@ func (g *ignorer) add(dir string, text []byte) {
 	}
 }
 
-// ignored says whether a path, or a directory above it, is ignored.
 func (g *ignorer) ignored(rel string, isDir bool) bool { return g.decide(g.prefix+rel, isDir) }
 
 func (g *ignorer) decide(full string, isDir bool) bool {

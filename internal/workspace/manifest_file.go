@@ -261,7 +261,6 @@ func readManifest(f io.Reader) (Manifest, error) {
 	return m, nil
 }
 
-// hashingReader hashes what is read through it.
 type hashingReader struct {
 	r   *bufio.Reader
 	sum hash.Hash
@@ -300,7 +299,6 @@ func (m Manifest) Find(path string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// hasEntriesBelow says whether any entry lies below a directory.
 func (m Manifest) hasEntriesBelow(dir string) bool {
 	prefix := dir + "/"
 	lo, hi := 0, len(m.Entries)

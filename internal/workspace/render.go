@@ -80,7 +80,6 @@ func countNoun(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// changeDetail is what changed besides a file's content.
 func changeDetail(c Change) string {
 	kind := func(e *Entry) string {
 		switch e.Type {

@@ -53,7 +53,6 @@ func (c *copyOperation) makeRepository(ctx context.Context) error {
 	return nil
 }
 
-// headCommit is the commit that a source has checked out.
 type headCommit struct {
 	ref     string // "refs/heads/main"; "" where HEAD is detached
 	commit  string // "" before the first commit
@@ -99,7 +98,6 @@ func (c *copyOperation) readHead(ctx context.Context) (h headCommit, why string,
 	return h, "", nil
 }
 
-// indexEntry is one line of a source's index.
 type indexEntry struct {
 	path  string
 	mode  uint32

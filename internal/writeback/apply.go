@@ -58,7 +58,6 @@ func loadPending(dir string) (*Plan, error) {
 	return p, err
 }
 
-// continueFromState does what is left from the state that the plan is in.
 func (e *engine) continueFromState(ctx context.Context) error {
 	if e.doc.State == Aborting {
 		_, err := e.finishAbort(ctx)
@@ -102,7 +101,6 @@ func (e *engine) prepare(ctx context.Context) error {
 	return err
 }
 
-// applySteps makes the source what the plan says.
 func (e *engine) applySteps(ctx context.Context) error {
 	if err := e.restage(ctx); err != nil {
 		return halfAppliedCause(e.Plan, err)

@@ -207,7 +207,6 @@ func keys(m map[string]json.RawMessage) func(func(string) bool) {
 	}
 }
 
-// toml is a scalar of JSON as TOML.
 func toml(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -216,7 +215,6 @@ func toml(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// quote is a basic string of TOML.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

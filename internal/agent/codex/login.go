@@ -18,10 +18,8 @@ import (
 // Subscription is what targets call a login of Codex with a ChatGPT subscription.
 const Subscription = "codex-subscription"
 
-// loginFile is the login's name in a home of Codex.
 const loginFile = "auth.json"
 
-// renew is the command that logs a user in.
 const renew = "codex login"
 
 // Credential is a ChatGPT subscription: logins by API key are refused.

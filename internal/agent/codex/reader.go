@@ -183,7 +183,6 @@ var causes = [...]cause{
 	{lazyregexp.Regexp{Pattern: `(?i)idle timeout|stream (disconnected|closed)|error sending request|connection (refused|reset|failed)|waiting for network|timed? ?out|dns error|network error|request failed`}, "the model server cannot be reached", "laufwerk resume RUN   # once the network is well: the turn goes on where it was"},
 }
 
-// judge is the failure of a turn that Codex itself says has failed.
 func judge(exitCode int, message string) error {
 	message = strings.TrimSpace(message)
 	if message == "" {

@@ -8,7 +8,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 )
 
-// lines reads the JSON protocol.
 type lines struct {
 	agent.Lines
 	program      string

@@ -49,7 +49,6 @@ func (b *below) forgetStale() {
 	}
 }
 
-// moveUp moves the cursor to the first row that is drawn.
 func (b *below) moveUp(out *bytes.Buffer) {
 	if b.drawn > 0 {
 		fmt.Fprintf(out, "\r\x1b[%dA", b.drawn)
@@ -70,7 +69,6 @@ func (b *below) draw(out *bytes.Buffer) {
 	}
 }
 
-// writeAbove writes text above what is drawn.
 func (b *below) writeAbove(s *Stream, text []byte) {
 	b.forgetStale()
 	if b.drawn == 0 || !s.TTY {

@@ -146,7 +146,6 @@ func (f *file) check(text []byte) error {
 	return c.emptyTable(table, header)
 }
 
-// checker goes through the expressions of a settings file.
 type checker struct {
 	*file
 	names, tables map[string]bool // that settings have
@@ -190,7 +189,6 @@ func (c *checker) keyValue(table []string, e *unstable.Node) error {
 	return nil
 }
 
-// start is where the key of an expression begins.
 func start(p *unstable.Parser, e *unstable.Node) position {
 	it := e.Key()
 	it.Next()

@@ -76,7 +76,6 @@ func UnenforcedLimits(f dockerengine.Facts, limits targets.Resources) (wanted, a
 	return wanted, all
 }
 
-// joinWords is a list in words.
 func joinWords(list []string) string {
 	if len(list) < 2 {
 		return strings.Join(list, "")

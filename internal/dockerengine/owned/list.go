@@ -58,7 +58,6 @@ const LabelSandbox = "openshell.ai/sandbox-id"
 // ListCommand is how a person sees the containers of every owner.
 const ListCommand = "docker ps --all --no-trunc --filter label=" + LabelOwner
 
-// requireSameEngine fails unless the engine is the one that an intent names.
 func requireSameEngine(ctx context.Context, e *dockerengine.Engine, in resource.Intent) error {
 	if in.Endpoint == "" {
 		return nil

@@ -81,7 +81,6 @@ func (c Container) engineOf(ctx context.Context, in resource.Intent) (*dockereng
 	return e, mismatch(e, f, in)
 }
 
-// mismatch is the failure of another engine at the socket.
 func mismatch(e *dockerengine.Engine, f dockerengine.Facts, in resource.Intent) error {
 	if f.Identity() == in.Endpoint {
 		return nil

@@ -123,7 +123,6 @@ func (p Programs) Restore(ctx context.Context, path string) error {
 // patience bounds the wait for another process that unpacks: it takes about a second.
 const patience = time.Minute
 
-// ensureUnpacked makes sure that the carried program for a platform is at its path.
 func (p Programs) ensureUnpacked(ctx context.Context, platform, digest string) error {
 	path := p.path(digest)
 	if isWhole(path, digest) == nil {

@@ -183,14 +183,12 @@ func checkHost(at string, e *wire.NetworkEndpoint) error {
 	return nil
 }
 
-// isName says whether these can be the parts of a DNS name, or of a pattern of names.
 func isName(labels []string) bool {
 	return !slices.ContainsFunc(labels, func(l string) bool {
 		return l == "" || len(l) > 63 || strings.Trim(l, "abcdefghijklmnopqrstuvwxyz0123456789_-*") != ""
 	})
 }
 
-// never is why an address cannot be permitted.
 const never = "loopback, link-local and unspecified addresses are always blocked in a sandbox, whatever a policy says"
 
 // blocked says whether a range has addresses that OpenShell never permits.
@@ -266,7 +264,6 @@ func checkCredentials(at string, e *wire.NetworkEndpoint) error {
 	return nil
 }
 
-// checkScope is about which requests an endpoint is for.
 func checkScope(at string, e *wire.NetworkEndpoint) error {
 	if p := e.GetPath(); p != "" {
 		if !strings.HasPrefix(p, "/") && p != "**" {
@@ -298,7 +295,6 @@ func checkGlob(at, pattern string) error {
 	return nil
 }
 
-// fieldsOf are the names of the fields that a message has, in the order of the protocol.
 func fieldsOf(m protoreflect.Message) (names []string) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {

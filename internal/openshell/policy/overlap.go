@@ -10,7 +10,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/options"
 )
 
-// locatedEndpoint is an endpoint and where it stands.
 type locatedEndpoint struct {
 	at     string
 	traits string // all of them: where they are the same, there is nothing to compare

@@ -156,7 +156,6 @@ func checkTool(at string, e *wire.NetworkEndpoint, r request) error {
 	return nil
 }
 
-// checkOperation holds a GraphQL operation.
 func checkOperation(at string, e *wire.NetworkEndpoint, r request) error {
 	if e.GetProtocol() != graphql && !operations(r) {
 		return nil
@@ -221,7 +220,6 @@ func checkMatcher(at string, m *wire.L7QueryMatcher) error {
 	return checkGlob(at+".glob", m.GetGlob())
 }
 
-// checkRegistry holds the queries that are known by a name or hash only.
 func checkRegistry(at string, e *wire.NetworkEndpoint) error {
 	if len(e.GetGraphqlPersistedQueries()) > 0 && e.GetPersistedQueries() != "allow_registered" {
 		return options.Invalid(at+".persistedQueries", `expected "allow_registered", as graphqlPersistedQueries is given, got %q`, e.GetPersistedQueries())
@@ -238,7 +236,6 @@ func checkRegistry(at string, e *wire.NetworkEndpoint) error {
 	return nil
 }
 
-// operations says whether a rule is for GraphQL operations.
 func operations(r request) bool {
 	return r.GetOperationType() != "" || r.GetOperationName() != "" || len(r.GetFields()) > 0
 }
@@ -250,7 +247,6 @@ func ofGraphQL(e *wire.NetworkEndpoint) bool {
 		slices.ContainsFunc(e.GetDenyRules(), func(r *wire.L7DenyRule) bool { return operations(r) })
 }
 
-// narrowed says whether an endpoint permits single tools.
 func narrowed(e *wire.NetworkEndpoint) bool {
 	return slices.ContainsFunc(e.GetRules(), func(r *wire.L7Rule) bool { return len(r.GetAllow().GetParams()) > 0 })
 }

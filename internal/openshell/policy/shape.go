@@ -81,7 +81,6 @@ func withoutTypeName(path string, raw json.RawMessage, message string, known []s
 	return json.Marshal(given)
 }
 
-// camel is the camelCase of a name with underscores.
 func camel(name string) string {
 	words := strings.Split(name, "_")
 	for i, w := range words[1:] {
@@ -92,7 +91,6 @@ func camel(name string) string {
 	return strings.Join(words, "")
 }
 
-// field sets one field of a message.
 func field(path string, raw json.RawMessage, into protoreflect.Message, f protoreflect.FieldDescriptor) error {
 	switch {
 	case f.IsMap():
@@ -131,7 +129,6 @@ func field(path string, raw json.RawMessage, into protoreflect.Message, f protor
 	return nil
 }
 
-// element reads one value of a field's type.
 func element(path string, raw json.RawMessage, f protoreflect.FieldDescriptor, fresh func() protoreflect.Value) (protoreflect.Value, error) {
 	switch f.Kind() {
 	case protoreflect.StringKind:

@@ -11,7 +11,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// container serves the container of an intent.
 func (p *Provider) container(in resource.Intent, s spec) owned.Container {
 	return owned.Container{Now: p.c.Now, Image: s.Image, Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return p.engineOf(ctx, in, s) }}
 }
@@ -52,7 +51,6 @@ func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Obs
 	return p.directory(in, s, id).Observe(o, in.Resource)
 }
 
-// directory is the session's.
 func (p *Provider) directory(in resource.Intent, s spec, id sessiondir.Identity) sessiondir.Session {
 	return sessiondir.Session{Dir: s.Dir, ID: id, Now: p.c.Now, What: "container " + in.Name}
 }

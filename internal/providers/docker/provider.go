@@ -80,7 +80,6 @@ func (p *Provider) Endpoint(ctx context.Context, _ targets.Definition) (string, 
 	return e.Facts().Identity(), nil
 }
 
-// engineOf is the engine that an intent names.
 func (p *Provider) engineOf(ctx context.Context, in resource.Intent, s spec) (*dockerengine.Engine, error) {
 	return owned.EngineOf(ctx, dockerengine.Engines{Connect: p.c.Connect, Host: p.c.Host}, in, s.Engine)
 }
@@ -106,7 +105,6 @@ func (p *Provider) Ready(ctx context.Context, def targets.Definition, need provi
 	return missing
 }
 
-// find looks for all that a session needs, and says what is missing.
 func (p *Provider) find(ctx context.Context, def targets.Definition, need providers.Need) (f sessionBase, out []failure.Condition) {
 	say := func(id string, err error) { out = append(out, condition(id, err)) }
 	c, err := decode(def)
@@ -144,7 +142,6 @@ func platform(f dockerengine.Facts) string { return f.OS + "/" + f.Arch }
 
 func condition(id string, err error) failure.Condition { return targets.Missing(Kind, id, err) }
 
-// selectedImage is the image of a target's sessions.
 type selectedImage struct {
 	image    api.InspectResponse
 	prepared bool // it carries the program of the target's prepared images, as its recipe pins it

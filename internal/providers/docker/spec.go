@@ -33,7 +33,6 @@ const (
 	readyFile = "ready" // in opsDir: made by the container's first process
 )
 
-// spec is what an intent says of a session's container.
 type spec struct {
 	Dir       string            `json:"dir"`
 	Workspace string            `json:"workspace"`
@@ -86,7 +85,6 @@ func (p *Provider) Plan(ctx context.Context, def targets.Definition, need provid
 	return plan, nil, err
 }
 
-// plan describes the container.
 func (p *Provider) plan(ctx context.Context, f sessionBase, s providers.SessionSpec) (providers.Plan, error) {
 	binary, err := p.programs.Path(ctx, platform(f.engine.Facts()))
 	if err != nil {
@@ -111,7 +109,6 @@ func readSpec(in resource.Intent) (s spec, id sessiondir.Identity, err error) {
 	return s, sessiondir.Identity{Claim: in.Claim, Name: in.Name, Owner: in.Owner, Mark: s.Mark}, nil
 }
 
-// containerSpec is the container of a session.
 func (s spec) containerSpec() owned.ContainerSpec {
 	host := owned.HardenedHostConfig(s.Resources)
 	host.NetworkMode, host.UsernsMode, host.ReadonlyRootfs = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS), true

@@ -113,7 +113,6 @@ func (s *Sandbox) Run(ctx context.Context, c Command, what string) ([]byte, erro
 // outputLimit bounds the output of our own commands that is kept, in bytes: other processes inside can write to it too.
 const outputLimit = 64 << 10
 
-// headBuffer keeps the first outputLimit bytes.
 type headBuffer struct{ bytes.Buffer }
 
 func (b *headBuffer) Write(p []byte) (int, error) {
@@ -121,7 +120,6 @@ func (b *headBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tailBuffer keeps the last outputLimit bytes.
 type tailBuffer struct{ bytes.Buffer }
 
 func (e *tailBuffer) Write(p []byte) (int, error) {

@@ -200,7 +200,6 @@ func (p *Provider) launcher() supervise.LocalLauncher {
 	return supervise.LocalLauncher{Executable: p.executable, Now: p.now, Env: crash.Environment(p.host)}
 }
 
-// sandbox is an entered session.
 type sandbox struct {
 	spec     spec
 	launcher supervise.LocalLauncher

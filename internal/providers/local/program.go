@@ -21,7 +21,6 @@ func (p *Provider) WithPrograms(programs agent.Programs, home string) *Provider 
 	return p
 }
 
-// user is whose logins are given to agents.
 func (p *Provider) user() agent.User {
 	return agent.User{Vars: p.host, Home: p.host["HOME"], Now: p.now()}
 }

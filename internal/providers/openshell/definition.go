@@ -27,7 +27,6 @@ type config struct {
 	Resources           targets.Resources `json:"resources,omitzero"` // cpus and memory only
 }
 
-// credentials are a login that the gateway holds.
 type credentials struct {
 	Kind     string `json:"kind"`     // of the login, as agent.Credential has it
 	Provider string `json:"provider"` // its name at the gateway
@@ -97,7 +96,6 @@ func otherTargetOption(given json.RawMessage, err error) error {
 	return err
 }
 
-// gatewayAlias is the option `gateway`.
 func gatewayAlias(raw json.RawMessage) (string, error) {
 	const path, expected = "gateway", "the alias of a registered gateway, one folder's name such as laufwerk-local"
 	s, err := options.String(path, raw, expected)
@@ -107,7 +105,6 @@ func gatewayAlias(raw json.RawMessage) (string, error) {
 	return s, err
 }
 
-// parseCredentials reads the option `credentials`.
 func parseCredentials(raw json.RawMessage, programs agent.Programs) (c credentials, err error) {
 	const path = "credentials"
 	expected := `{ kind: ` + gatewayLoginKinds(programs) + `, provider: "NAME" }, a provider of the gateway`

@@ -176,7 +176,6 @@ type unusableError struct{ error }
 
 func (u *unusableError) Unwrap() error { return u.error }
 
-// awaitReady waits until a sandbox is ready.
 func (l location) awaitReady(ctx context.Context, sb *wire.Sandbox) (*wire.Sandbox, error) {
 	end := l.p.c.Now().Add(l.p.w.ready)
 	for pause := l.p.newBackoff(); ; {

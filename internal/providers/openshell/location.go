@@ -166,7 +166,6 @@ func (l location) splitContainers(all []container.Summary) (own, others []contai
 	return own, others
 }
 
-// requireSameEngine fails unless the engine is the one of the intent.
 func (l location) requireSameEngine(ctx context.Context) error {
 	f, err := l.e.Refresh(ctx)
 	if err == nil && f.Identity() != l.s.Engine {

@@ -267,7 +267,6 @@ func (p *Provider) landlockVersion() (int, error) {
 // dockerDesktopOS is the system of Docker Desktop, whose engine runs in a virtual machine.
 const dockerDesktopOS = "Docker Desktop"
 
-// checkEngine says why sandboxes cannot run on an engine at all.
 func checkEngine(f dockerengine.Facts) error {
 	switch {
 	case f.System == dockerDesktopOS:

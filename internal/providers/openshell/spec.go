@@ -32,7 +32,6 @@ const bindMounts = "enable_bind_mounts"
 // requestNote is written into the session's directory before a sandbox is requested.
 const requestNote = "asked"
 
-// spec is what an intent says of a session's sandbox.
 type spec struct {
 	Dir       string            `json:"dir"`
 	Workspace string            `json:"workspace"`
@@ -80,7 +79,6 @@ func readSpec(in resource.Intent) (s spec, err error) {
 	return s, nil
 }
 
-// directory is the session's.
 func (p *Provider) directory(in resource.Intent, s spec) sessiondir.Session {
 	return sessiondir.Session{
 		Dir: s.Dir, Now: p.c.Now, What: "sandbox " + client.Name(in.Claim),
@@ -88,7 +86,6 @@ func (p *Provider) directory(in resource.Intent, s spec) sessiondir.Session {
 	}
 }
 
-// mount is one of the sandbox's.
 type mount struct {
 	source, target string
 	readOnly       bool
@@ -106,7 +103,6 @@ func (s spec) mounts() []mount {
 // nanoCPUs is the limit in billionths of a core, 0 is none.
 func (s spec) nanoCPUs() int64 { return int64(math.Round(s.Resources.CPUs*1000)) * 1_000_000 }
 
-// policy is the whole policy that is asked for.
 func (s spec) policy() *wire.SandboxPolicy {
 	return policy.Sandbox(s.Policy, !s.ReadOnly, s.UID, s.GID)
 }

@@ -122,7 +122,6 @@ func putFile(root *safefs.Root, rel, tmp string, mode uint32, data []byte, user 
 	return err
 }
 
-// inside is a file's path relative to the workspace.
 func (t Tree) inside(name string) (string, error) {
 	rel := name
 	if path.IsAbs(rel) {

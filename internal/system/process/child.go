@@ -72,7 +72,6 @@ func (c *Child) Wait() error {
 // Stderr is the end of what the child wrote to stderr.
 func (c *Child) Stderr() string { return c.stderr.String() }
 
-// tail keeps the last bytes written to it.
 type tail struct {
 	mu sync.Mutex
 	b  []byte

@@ -80,7 +80,6 @@ func RunTool(ctx context.Context, t Tool, read func(io.Reader) error) error {
 	return err
 }
 
-// head keeps the beginning of what is written to it.
 type head struct{ b bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {

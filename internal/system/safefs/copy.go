@@ -97,7 +97,6 @@ func (c *Copier) Copy(src *Root, from string, dst *Root, to string, mode *uint32
 	return out, pathError("copy", to, err)
 }
 
-// closeAlways closes a file in any case.
 func closeAlways(fd int) error {
 	failed := fault.Point("close", "")
 	if err := unix.Close(fd); err != nil {

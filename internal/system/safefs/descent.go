@@ -30,7 +30,6 @@ func (d *descent) top() *level { return d.levels[len(d.levels)-1] }
 func (d *descent) empty() bool { return len(d.levels) == 0 }
 func (l *level) fd() int       { return int(l.f.Fd()) }
 
-// join is the path of a name in the lowest directory.
 func (d *descent) join(name string) string {
 	if len(d.path) == 0 {
 		return name
@@ -40,7 +39,6 @@ func (d *descent) join(name string) string {
 	return string(b)
 }
 
-// currentPath is the path of the lowest directory.
 func (d *descent) currentPath() string {
 	if len(d.path) == 0 {
 		return "."

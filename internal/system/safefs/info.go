@@ -39,7 +39,6 @@ type Info struct {
 	mount uint64 // id of the mount it lies on, 0 where the system does not tell
 }
 
-// ordinary fails for what is neither a file nor a directory.
 func (i Info) ordinary() error {
 	switch i.Type {
 	case File, Dir:

@@ -151,7 +151,6 @@ func openError(err error) error {
 	return err
 }
 
-// regular looks at an open file, which must be one.
 func (r *Root) regular(fd int) (Info, error) {
 	info, err := r.statAt(fd, "")
 	switch {

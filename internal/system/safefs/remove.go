@@ -77,7 +77,6 @@ func (x *removal) run(ctx context.Context, rel string) error {
 	return nil
 }
 
-// leaveDirectory leaves the lowest directory and removes it.
 func (x *removal) leaveDirectory(rel string) error {
 	l, st := x.top(), x.state[len(x.state)-1]
 	last := len(x.levels) == 1
