@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -87,7 +88,7 @@ func (d *Driver) requestDelete(ctx context.Context, c Claim, r resource.Manager)
 	if err != nil {
 		return c, err
 	}
-	cause := firstError(o.Err, res.Err)
+	cause := cmp.Or(o.Err, res.Err)
 	if res.Err != nil && failure.As(o.Err) == nil { // it says more than that something is still there
 		cause = res.Err
 	}
@@ -159,13 +160,4 @@ func retainedError(c Claim, cause error) error {
 		e.Message = strings.TrimSuffix(e.Message, ": "+cause.Error())
 	}
 	return e
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -227,7 +228,7 @@ func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []resource.
 		o := ended[i].Observation
 		c, err := d.advance(ctx, c, eventOf(o), d.withEvidence(describeOutcome(o.Presence, o.Err), o.Resource, append(ended[i].Result.Evidence, o.Evidence...)...))
 		if err == nil {
-			c, err = d.releaseResult(c, firstError(o.Err, ended[i].Result.Err))
+			c, err = d.releaseResult(c, cmp.Or(o.Err, ended[i].Result.Err))
 		}
 		tell(c, err)
 	}

@@ -58,10 +58,7 @@ $ laufwerk cleanup --all --accept-identity 'docker engine ID at /old=docker engi
 }
 
 func runCleanup(ctx context.Context, o *cleanupOptions) error {
-	if err := refuseInsideSession("cleanup"); err != nil {
-		return err
-	}
-	s, err := o.Open(ctx, false)
+	s, err := o.openToChange(ctx, "cleanup")
 	if err != nil {
 		return err
 	}

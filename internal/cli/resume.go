@@ -61,10 +61,7 @@ engine reports now. Who accepted it is recorded with each claim.`,
 }
 
 func runResume(ctx context.Context, o *resumeOptions) error {
-	if err := refuseInsideSession("resume"); err != nil {
-		return err
-	}
-	s, err := o.Open(ctx, false)
+	s, err := o.openToChange(ctx, "resume")
 	if err != nil {
 		return err
 	}

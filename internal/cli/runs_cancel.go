@@ -32,10 +32,7 @@ asked to end it. What the run allocated stays until laufwerk cleanup removes it.
 }
 
 func runRunsCancel(ctx context.Context, o *runsCancelOptions) error {
-	if err := refuseInsideSession("runs cancel"); err != nil {
-		return err
-	}
-	s, err := o.Open(ctx, false)
+	s, err := o.openToChange(ctx, "runs cancel")
 	if err != nil {
 		return err
 	}

@@ -30,10 +30,7 @@ type runsPruneDocument struct {
 }
 
 func runRunsPrune(ctx context.Context, o *runsPruneOptions) error {
-	if err := refuseInsideSession("runs prune"); err != nil {
-		return err
-	}
-	s, err := o.Open(ctx, false)
+	s, err := o.openToChange(ctx, "runs prune")
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,14 @@ func refuseInsideSession(what string) error {
 	return nil
 }
 
+// openToChange opens the store for a command that an agent must not give.
+func (d *Deps) openToChange(ctx context.Context, command string) (*runs.Service, error) {
+	if err := refuseInsideSession(command); err != nil {
+		return nil, err
+	}
+	return d.Open(ctx, false)
+}
+
 // runWorker executes a run until it ends, waits or is stopped, and prints its state then.
 func runWorker(ctx context.Context, d *Deps, s *runs.Service, st runs.StartedRun, o workOptions) error {
 	work, stop := context.WithCancelCause(ctx)

@@ -68,10 +68,7 @@ type writebackStepsDocument struct {
 }
 
 func runWriteback(ctx context.Context, o *writebackOptions) error {
-	if err := refuseInsideSession("writeback"); err != nil {
-		return err
-	}
-	s, err := o.Open(ctx, false)
+	s, err := o.openToChange(ctx, "writeback")
 	if err != nil {
 		return err
 	}

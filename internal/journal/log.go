@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/laufwerk/laufwerk/internal/failure"
@@ -82,12 +83,8 @@ func (j *Journal) parse(b []byte) (records []Record, good int64, err error) {
 }
 
 func majorVersion(v string) string {
-	for i := range v {
-		if v[i] == '.' {
-			return v[:i]
-		}
-	}
-	return v
+	major, _, _ := strings.Cut(v, ".")
+	return major
 }
 
 // damagedError is the failure of a log that cannot be read. The run can still be given up: its claims are in the store.

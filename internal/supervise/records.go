@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/safefs"
 )
@@ -119,19 +120,11 @@ func readOptional[T any](r *records, name string) (*T, error) {
 }
 
 // file is a new, empty file in place of whatever has the name.
-func (r *records) file(name string) (file, error) {
+func (r *records) file(name string) (*files.File, error) {
 	if err := r.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return r.root.Create(name, 0o600)
-}
-
-// file is what is needed of an open file.
-type file interface {
-	io.WriteCloser
-	io.WriterAt
-	Sync() error
-	Truncate(int64) error
 }
 
 // recordSlot is a record that has its space on disk but no content yet.
@@ -139,7 +132,7 @@ type recordSlot struct {
 	r     *records
 	name  string
 	tmp   string
-	f     file
+	f     *files.File
 	named bool
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 	"github.com/laufwerk/laufwerk/internal/system"
 	"github.com/laufwerk/laufwerk/internal/system/crash"
+	"github.com/laufwerk/laufwerk/internal/system/files"
 	"github.com/laufwerk/laufwerk/internal/system/lock"
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
@@ -463,7 +464,7 @@ func (s *supervisor) finish() error {
 // streamSink stores the first max bytes of a stream and counts all of them. It never makes the writer wait for long.
 type streamSink struct {
 	mu    sync.Mutex
-	f     file
+	f     *files.File
 	max   int64
 	total int64
 	err   error

@@ -173,6 +173,14 @@ func NotReady(def Definition, missing []failure.Condition) *failure.Error {
 	return e.WithHint("%s", strings.Join(append(next, "laufwerk resume RUN"), "\n"))
 }
 
+// Decode reads the options of a definition; of the zero definition it is the zero T.
+func Decode[T any](d Definition) (options T, err error) {
+	if len(d.Options) > 0 {
+		err = json.Unmarshal(d.Options, &options)
+	}
+	return options, err
+}
+
 // SecretValues are the values of those variables ("NAME=value") whose names say that they are secret.
 func SecretValues(vars []string) []string {
 	var out []string
@@ -186,12 +194,8 @@ func SecretValues(vars []string) []string {
 
 func secretName(name string) bool {
 	name = strings.ToUpper(name)
-	for _, word := range []string{"KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
+	words := []string{"KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "CREDENTIAL"}
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
 }
 
 // Resources are the limits of a container; what is zero or nil is left to the engine.

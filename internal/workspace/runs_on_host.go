@@ -104,10 +104,5 @@ func foldPath(p string) string {
 }
 
 func plainASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] < 0x20 || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r >= 0x7f })
 }

@@ -1,5 +1,9 @@
 package workspace
 
+import (
+	"strings"
+)
+
 // wildmatch says whether a pattern of a .gitignore file matches a whole path. With slashes, "*", "?" and classes stop at
 // "/", and "**" between slashes stands for any number of directories; without, "*" matches everything.
 func wildmatch(pattern, text string, slashes bool) bool {
@@ -82,13 +86,13 @@ func (m *globMatch) matchStar(start, p, t string) matchResult {
 		}
 	}
 	if p == "" {
-		if !cross && indexByte(t, '/') >= 0 {
+		if !cross && strings.IndexByte(t, '/') >= 0 {
 			return stopped
 		}
 		return matched
 	}
 	if !cross && p[0] == '/' { // a single star takes exactly what is left of the name
-		i := indexByte(t, '/')
+		i := strings.IndexByte(t, '/')
 		if i < 0 {
 			return unmatched
 		}
@@ -107,15 +111,6 @@ func (m *globMatch) matchStar(start, p, t string) matchResult {
 			return stopped
 		}
 	}
-}
-
-func indexByte(s string, c byte) int {
-	for i := range len(s) {
-		if s[i] == c {
-			return i
-		}
-	}
-	return -1
 }
 
 // parseClass reads a bracket expression after its "[" and says whether c is in it. What is left begins with the closing bracket;
@@ -149,7 +144,7 @@ func parseClass(p string, c byte) (rest string, in bool) {
 			in = in || (c >= prev && c <= p[0])
 			prev = 0
 		case x == '[' && len(p) > 1 && p[1] == ':':
-			end := indexByte(p[2:], ']')
+			end := strings.IndexByte(p[2:], ']')
 			if end < 0 {
 				return "", false
 			}

@@ -1,6 +1,7 @@
 package writeback
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -102,23 +103,13 @@ func within(path, dir string) bool {
 }
 
 // parent is the directory that holds path, "." for the root.
-func parent(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		return path[:i]
-	}
-	return "."
-}
+func parent(p string) string { return path.Dir(p) }
 
 // base is the last component of path.
-func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+func base(p string) string { return path.Base(p) }
 
 // join is the path of a name in dir, which may be ".".
-func join(dir, name string) string {
-	if dir == "." {
-		return name
-	}
-	return dir + "/" + name
-}
+func join(dir, name string) string { return path.Join(dir, name) }
 
 // ancestors are the directories above path, topmost first, without the root.
 func ancestors(path string) []string {

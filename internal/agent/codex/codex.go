@@ -114,7 +114,7 @@ func prompt(t agent.Turn) string {
 // arguments are laufwerk's own settings, after those of the user: of two for one key the last one counts.
 func arguments(t agent.Turn, c config) []string {
 	args := []string{"--json", "--color", "never", "--skip-git-repo-check", "-C", t.Workdir}
-	for _, k := range slices.Sorted(keys(c.Config)) {
+	for _, k := range slices.Sorted(maps.Keys(c.Config)) {
 		args = append(args, "-c", k+"="+toml(c.Config[k]))
 	}
 	if c.Model != "" {
@@ -194,16 +194,6 @@ func disabledFeatures() []string {
 	return []string{
 		"unbounded_connection_retries", "plugins", "remote_plugin", "apps", "hooks", "daemon_auto_start", "shell_snapshot",
 		"skill_mcp_dependency_install", "tool_suggest", "browser_use", "browser_use_external", "computer_use",
-	}
-}
-
-func keys(m map[string]json.RawMessage) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
 	}
 }
 

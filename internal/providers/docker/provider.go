@@ -5,7 +5,6 @@ package docker
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -71,6 +70,8 @@ func (*Provider) Info() providers.Info {
 	}
 }
 
+func decode(def targets.Definition) (config, error) { return targets.Decode[config](def) }
+
 // Endpoint is the engine's identity.
 func (p *Provider) Endpoint(ctx context.Context, _ targets.Definition) (string, error) {
 	e, err := p.c.Connect(ctx, "")
@@ -82,14 +83,6 @@ func (p *Provider) Endpoint(ctx context.Context, _ targets.Definition) (string, 
 
 func (p *Provider) engineOf(ctx context.Context, in resource.Intent, s spec) (*dockerengine.Engine, error) {
 	return owned.EngineOf(ctx, dockerengine.Engines{Connect: p.c.Connect, Host: p.c.Host}, in, s.Engine)
-}
-
-// decode reads the options of a definition; of the zero definition it is the zero config.
-func decode(def targets.Definition) (c config, err error) {
-	if len(def.Options) > 0 {
-		err = json.Unmarshal(def.Options, &c)
-	}
-	return c, err
 }
 
 // sessionBase is what a target's sessions are made on, and of.

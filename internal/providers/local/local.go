@@ -176,15 +176,13 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 		}
 		return nil, failure.New(failure.SessionLost, "the session cannot be entered: its directory is %s; once it is closed, another session can go on with the workspace", why)
 	}
-	var s spec
-	if err := json.Unmarshal(in.Spec, &s); err != nil {
+	s, _, err := readSpec(in)
+	if err != nil {
 		return nil, err
 	}
-	var c config
-	if len(def.Options) > 0 {
-		if err := json.Unmarshal(def.Options, &c); err != nil {
-			return nil, err
-		}
+	c, err := targets.Decode[config](def)
+	if err != nil {
+		return nil, err
 	}
 	own, err := c.Env.Resolve(p.host)
 	if err != nil {

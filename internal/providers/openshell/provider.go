@@ -5,7 +5,6 @@ package openshell
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"runtime"
@@ -109,13 +108,7 @@ func runnable(programs agent.Programs) []string {
 // Name is that of a claim's sandbox.
 func (*Provider) Name(claim string) string { return client.Name(claim) }
 
-// decode reads the options of a definition; of the zero definition it is the zero config.
-func decode(def targets.Definition) (c config, err error) {
-	if len(def.Options) > 0 {
-		err = json.Unmarshal(def.Options, &c)
-	}
-	return c, err
-}
+func decode(def targets.Definition) (config, error) { return targets.Decode[config](def) }
 
 // Endpoint is the gateway's identity.
 func (p *Provider) Endpoint(ctx context.Context, def targets.Definition) (string, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -66,12 +67,8 @@ func DiskFailed(err error) bool { return errors.Is(err, syscall.EIO) }
 // MachineFailed says whether err tells of the machine, and not of what was asked of it: a disk that is full or fails, or no more
 // open files, memory, processes or locks.
 func MachineFailed(err error) bool {
-	for _, no := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOLCK} {
-		if errors.Is(err, no) {
-			return true
-		}
-	}
-	return NoSpace(err) || DiskFailed(err)
+	exhausted := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOLCK}
+	return NoSpace(err) || DiskFailed(err) || slices.ContainsFunc(exhausted, func(e error) bool { return errors.Is(err, e) })
 }
 
 // NotWritable says whether err comes from a read-only file system or a missing permission.
