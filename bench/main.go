@@ -30,25 +30,25 @@ type bench struct {
 
 // row is one line of the table.
 type row struct {
-	work, ours, beside, ratio, hold string
-	verdict                         string
-	fails                           bool
+	work, measured, beside, ratio, hold string
+	verdict                             string
+	fails                               bool
 }
 
 // reportedRow is a row on its way from another process.
 type reportedRow struct {
-	Work, Ours, Beside, Ratio, Hold, Verdict string
-	Fails                                    bool
+	Work, Measured, Beside, Ratio, Hold, Verdict string
+	Fails                                        bool
 }
 
 func (r row) MarshalJSON() ([]byte, error) {
-	return json.Marshal(reportedRow{r.work, r.ours, r.beside, r.ratio, r.hold, r.verdict, r.fails})
+	return json.Marshal(reportedRow{r.work, r.measured, r.beside, r.ratio, r.hold, r.verdict, r.fails})
 }
 
 func (r *row) UnmarshalJSON(b []byte) error {
 	var t reportedRow
 	err := json.Unmarshal(b, &t)
-	*r = row{work: t.Work, ours: t.Ours, beside: t.Beside, ratio: t.Ratio, hold: t.Hold, verdict: t.Verdict, fails: t.Fails}
+	*r = row{work: t.Work, measured: t.Measured, beside: t.Beside, ratio: t.Ratio, hold: t.Hold, verdict: t.Verdict, fails: t.Fails}
 	return err
 }
 
@@ -134,7 +134,7 @@ func table(rows []row) (failed bool, err error) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(out, "work\tours\tbeside\tratio\thold\t\n")
 	for _, l := range rows {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", l.work, l.ours, l.beside, l.ratio, l.hold, l.verdict)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", l.work, l.measured, l.beside, l.ratio, l.hold, l.verdict)
 		failed = failed || l.fails
 	}
 	return failed, out.Flush()

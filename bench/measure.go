@@ -103,7 +103,7 @@ func compare(work string, ours, beside series, hold float64) row {
 	clock := float64(ours.wall()) / float64(beside.wall())
 	processor := float64(ours.cpu()) / float64(max(beside.cpu(), 1))
 	r := row{
-		work: work, ours: ours.String(), beside: beside.String(), hold: fmt.Sprintf("≤ %g ×", hold),
+		work: work, measured: ours.String(), beside: beside.String(), hold: fmt.Sprintf("≤ %g ×", hold),
 		ratio: fmt.Sprintf("%.2f (cpu %.2f)", clock, processor),
 	}
 	r.judge(clock <= hold, processor <= hold, ours.noisy() || beside.noisy())

@@ -160,7 +160,7 @@ func besideBare(b *bench, g *gateway, e *dockerengine.Engine, image string) ([]r
 	}
 	rows := []row{beside("openshell open + exec + close, beside the same calls made bare", whole, same)}
 	for i, name := range []string{"open, beside CreateSandbox and looks until READY", "exec, beside ExecSandbox", "close, beside DeleteSandbox and looks until NOT_FOUND"} {
-		rows = append(rows, beside("  "+name, s[i], s[i+3]), row{work: "    its calls", ours: said(asked[i])})
+		rows = append(rows, beside("  "+name, s[i], s[i+3]), row{work: "    its calls", measured: said(asked[i])})
 	}
 	return rows, nil
 }
@@ -253,7 +253,7 @@ func doctorOfAGateway(b *bench, host string) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	out := row{work: "doctor with a gateway", ours: s[0].String(), hold: "≤ " + short(doctorTime)}
+	out := row{work: "doctor with a gateway", measured: s[0].String(), hold: "≤ " + short(doctorTime)}
 	out.judge(s[0].wall() <= doctorTime, s[0].cpu() <= doctorTime, s[0].noisy())
 	return out, nil
 }
@@ -306,7 +306,7 @@ func cleanupOfSandboxes(b *bench) ([]row, error) {
 		return nil, err
 	}
 	out := compare(fmt.Sprintf("clean-up of %d sandboxes, beside %d times that of %d", many, part, many/part), costs[1], costs[0], flat)
-	return []row{out, {work: "  its calls", ours: said(asked)}}, nil
+	return []row{out, {work: "  its calls", measured: said(asked)}}, nil
 }
 
 // dangling makes n sessions that belong to no run.

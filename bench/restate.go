@@ -120,7 +120,7 @@ func (b *bench) hundred(none, hundred func() (cost, error)) (row, error) {
 	if r != nil {
 		beside = s[3].less(s[2])
 	}
-	all.ours, all.beside = short(ours.wall()), short(beside.wall())
+	all.measured, all.beside = short(ours.wall()), short(beside.wall())
 	if ours.wall() <= 0 || beside.wall() <= 0 { // what the machine did besides was more than what was measured
 		all.ratio, all.verdict, all.fails = "-", "NO RESULT: too noisy, on an idle machine again", true
 		return all, nil

@@ -49,7 +49,7 @@ func durable(b *bench) ([]row, error) {
 	ours, beside := each(steady.wall()), each(s[3].wall())
 	processor := each(steady.cpu()) - each(s[3].cpu())
 	one := row{
-		work: "durable operation, beside append + fsync", ours: short(ours), beside: short(beside),
+		work: "durable operation, beside append + fsync", measured: short(ours), beside: short(beside),
 		ratio: short(ours-beside) + " over", hold: "≤ " + short(perStep) + " over",
 	}
 	one.judge(ours-beside <= perStep, processor <= perStep, steady.noisy() || s[3].noisy())
@@ -58,7 +58,7 @@ func durable(b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := row{work: "  the whole command with them, start and end", ours: s[1].String()}
+	whole := row{work: "  the whole command with them, start and end", measured: s[1].String()}
 	return []row{one, hundred, whole}, nil
 }
 
@@ -156,8 +156,8 @@ func memory(b *bench) ([]row, error) {
 	for who, name := range []string{"worker", "supervisor"} {
 		ratio := float64(most[2][who]) / float64(most[1][who])
 		r := row{
-			work: fmt.Sprintf("peak memory of the %s, 100 MiB from an agent beside 20 MiB (1 MiB: %s)", name, size(most[0][who])),
-			ours: size(most[2][who]), beside: size(most[1][who]), ratio: fmt.Sprintf("%.2f", ratio), hold: fmt.Sprintf("≤ %g ×", flat),
+			work:     fmt.Sprintf("peak memory of the %s, 100 MiB from an agent beside 20 MiB (1 MiB: %s)", name, size(most[0][who])),
+			measured: size(most[2][who]), beside: size(most[1][who]), ratio: fmt.Sprintf("%.2f", ratio), hold: fmt.Sprintf("≤ %g ×", flat),
 		}
 		r.judge(ratio <= flat, false, false)
 		rows = append(rows, r)
@@ -189,10 +189,10 @@ func demo(b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := row{work: "demo", ours: s[0].String(), hold: "≤ " + short(demoTime)}
+	whole := row{work: "demo", measured: s[0].String(), hold: "≤ " + short(demoTime)}
 	whole.judge(s[0].wall() <= demoTime, s[0].cpu() <= demoTime, s[0].noisy())
 	killed := row{
-		work: "worker killed in a turn (demo --kill), beside demo", ours: s[1].String(), beside: s[0].String(),
+		work: "worker killed in a turn (demo --kill), beside demo", measured: s[1].String(), beside: s[0].String(),
 		ratio: fmt.Sprintf("run twice %d, leaked %d", twice, leaked), hold: "0, 0",
 	}
 	killed.judge(twice+leaked == 0, false, false)

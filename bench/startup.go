@@ -74,7 +74,7 @@ func initialisation(b *bench) ([]row, error) {
 		sum += ms
 	}
 	took := time.Duration(sum * float64(time.Millisecond))
-	r := row{work: fmt.Sprintf("package initialisation, of %d packages", len(fastest)), ours: short(took), hold: "≤ " + short(initialisationLimit), verdict: "ok"}
+	r := row{work: fmt.Sprintf("package initialisation, of %d packages", len(fastest)), measured: short(took), hold: "≤ " + short(initialisationLimit), verdict: "ok"}
 	if took > initialisationLimit {
 		r.verdict, r.fails = "DOES NOT HOLD", true
 	}
@@ -142,7 +142,7 @@ func readProject(b *bench) ([]row, error) {
 	changed := compare("", s[2], s[1], 0)
 	return []row{
 		compare("read a project, beside node -e 0", s[0], s[1], 0.4),
-		{work: "  the same after a change of its files", ours: changed.ours, beside: changed.beside, ratio: changed.ratio},
+		{work: "  the same after a change of its files", measured: changed.measured, beside: changed.beside, ratio: changed.ratio},
 	}, nil
 }
 

@@ -90,7 +90,7 @@ func (p *preparation) noted() {
 	notes, _ := filepath.Glob(filepath.Join(p.cache, "building/*.json"))
 	for _, path := range notes {
 		b, err := os.ReadFile(path)
-		var note imagecache.Building
+		var note imagecache.BuildRecord
 		if err == nil {
 			err = json.Unmarshal(b, &note)
 		}

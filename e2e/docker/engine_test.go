@@ -354,7 +354,7 @@ func TestDockerSessionsShareAWorkspace(t *testing.T) {
 func TestDockerEngineOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	b := e2e.NewDockerMachine(t, engine.Endpoint(t))
-	b.Proxy.Elsewhere(b.Home)
+	b.Proxy.OnOtherHost(b.Home)
 	got, code := doctorChecks(b, "target.docker.probe", nil, "--probe")
 	if code != 4 || len(got) != 1 || got[0].Status != "fail" || !strings.Contains(got[0].Message, "seems to have other files") {
 		t.Errorf("exit %d: %v", code, got)

@@ -46,11 +46,11 @@ func (l Programs) ForImage(credentials []string) (first Program) {
 
 // Refused are the variables that nobody can give to sessions: own ones of theirs, those that lead programs to their private
 // homes, and API keys.
-func (l Programs) Refused(own ...string) environment.Refused {
+func (l Programs) Refused(own ...string) environment.RefusedNames {
 	for _, p := range l.Installable() {
 		own = append(own, p.Recipe().HomeVariable)
 	}
-	return environment.Refused{Own: own, APIKeys: l.APIKeys()}
+	return environment.RefusedNames{Own: own, APIKeys: l.APIKeys()}
 }
 
 // APIKeys are the variables with which programs would bill by use.

@@ -168,7 +168,7 @@ func (w *fakeProvider) Observe(_ context.Context, in resource.Intent) resource.O
 	}
 	switch {
 	case t == nil && w.named(in.Name) != nil || t != nil && t.claim != in.Claim:
-		return resource.Observation{Presence: resource.NotOurs, Evidence: evidence("a stranger's")}
+		return resource.Observation{Presence: resource.Foreign, Evidence: evidence("a stranger's")}
 	case t == nil:
 		// Also while it is in flight: one "not found" proves nothing, but it is what one gets.
 		return resource.Observation{Presence: resource.Absent, Evidence: evidence("404")}

@@ -142,7 +142,7 @@ func retainedError(c Claim, cause error) error {
 	e := failure.New(failure.Retained, "the %s is still %s; last observation: ", c.name(), c.State).
 		WithHint("%s", c.CleanupHint()).WithField("claim", c.ID).WithField("state", c.State).WithField("lastObservation", last)
 	e.Conditions = []failure.Condition{{ID: c.ID, Message: fmt.Sprintf("%s: %s", c.State, last)}}
-	if strings.HasPrefix(last, resource.NotOurs.String()) {
+	if strings.HasPrefix(last, resource.Foreign.String()) {
 		e.Message = fmt.Sprintf("something that is not laufwerk's has the name of the %s, and was not touched: ", c.name())
 		e.Hint = fmt.Sprintf("laufwerk claims show %[1]s\nlaufwerk claims abandon %[1]s --reason '...'   # once you have looked at it", c.ID)
 	}

@@ -45,7 +45,7 @@ type Preparation interface {
 	Images(ctx context.Context, r prepare.ImageRequest) ([]prepare.TargetImage, error)
 	NewTarget(ctx context.Context, root, kind, id string) (*prepare.TargetImage, error)
 	ListImages(ctx context.Context, directory string) ([]imagecache.Image, error)
-	PruneImages(ctx context.Context, directory string, dry bool) ([]imagecache.Pruned, error)
+	PruneImages(ctx context.Context, directory string, dry bool) ([]imagecache.PruneResult, error)
 }
 
 // constructors is the table of all commands below the root.

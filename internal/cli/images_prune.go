@@ -31,8 +31,8 @@ and the images of other image caches are not touched.`,
 }
 
 type imagesPruneDocument struct {
-	DryRun bool                `json:"dryRun"`
-	Images []imagecache.Pruned `json:"images"`
+	DryRun bool                     `json:"dryRun"`
+	Images []imagecache.PruneResult `json:"images"`
 }
 
 func runImagesPrune(ctx context.Context, o *imagesOptions) error {

@@ -99,8 +99,8 @@ func (w *imagesFixture) laufwerk(tty bool, args ...string) (code int, out, errs 
 	return code, stdout.String(), stderr.String()
 }
 
-// mine are the lines about the fixture's images.
-func (w *imagesFixture) mine(out string) (lines []string) {
+// prunable are the lines about the fixture's images.
+func (w *imagesFixture) prunable(out string) (lines []string) {
 	for line := range strings.Lines(out) {
 		for _, tag := range w.tags {
 			if strings.Contains(line, tag) {
@@ -115,7 +115,7 @@ func TestListAndPrune(t *testing.T) {
 	w := newImagesFixture(t)
 	for _, tty := range []bool{false, true} {
 		code, out, errs := w.laufwerk(tty, "images", "list")
-		lines := w.mine(out)
+		lines := w.prunable(out)
 		if code != 0 || len(lines) != 3 || errs != "" {
 			t.Fatalf("exit %d\n%s%s", code, out, errs)
 		}
@@ -168,17 +168,17 @@ func TestListAndPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := w.laufwerk(true, "images", "prune")
-	if lines := strings.Join(w.mine(out), "\n"); code != 0 || strings.Count(lines, "removed ") != 2 || strings.Count(lines, "kept ") != 1 {
+	if lines := strings.Join(w.prunable(out), "\n"); code != 0 || strings.Count(lines, "removed ") != 2 || strings.Count(lines, "kept ") != 1 {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 	if left := document("images", "list"); len(left) != 1 || left[w.ids[2]].State != "current" {
 		t.Errorf("%+v", left)
 	}
-	if code, out, errs := w.laufwerk(false, "images", "prune"); code != 0 || errs != "nothing to remove\n" || len(w.mine(out)) != 1 {
+	if code, out, errs := w.laufwerk(false, "images", "prune"); code != 0 || errs != "nothing to remove\n" || len(w.prunable(out)) != 1 {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 	// Another cache has nothing to do with them.
-	if code, out, errs := w.laufwerk(false, "images", "prune", "--cache-directory", t.TempDir()); code != 0 || len(w.mine(out)) != 0 {
+	if code, out, errs := w.laufwerk(false, "images", "prune", "--cache-directory", t.TempDir()); code != 0 || len(w.prunable(out)) != 0 {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 }

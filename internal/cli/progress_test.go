@@ -129,7 +129,7 @@ func TestTheViewLeavesWhatIsWorthIt(t *testing.T) {
 	}
 }
 
-func TestLinesElsewhere(t *testing.T) {
+func TestLinesWithoutATerminal(t *testing.T) {
 	for name, vars := range map[string]map[string]string{
 		"a pipe": {"TERM": "xterm"}, "NO_COLOR": {"TERM": "xterm", "NO_COLOR": ""}, "a dumb terminal": {"TERM": "dumb"}, "CI": {"TERM": "xterm", "CI": "1"},
 	} {

@@ -22,14 +22,14 @@ type Value struct {
 	FromHost string // "" for a literal
 }
 
-// Refused are names of variables that nobody can give to agents.
-type Refused struct {
+// RefusedNames are names of variables that nobody can give to agents.
+type RefusedNames struct {
 	Own     []string // sessions set them themselves
 	APIKeys []string // a run never falls back to billing by use
 }
 
 // Has says whether no agent may get a variable of this name, wherever it comes from. Sessions set their own in its place.
-func (r Refused) Has(name string) bool {
+func (r RefusedNames) Has(name string) bool {
 	return slices.Contains(r.APIKeys, name) || strings.HasPrefix(name, reserved)
 }
 
@@ -61,7 +61,7 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 
 // Parse reads the option at path. Its failures name the option and what was expected and came; values are not repeated,
 // since they may be secret. Nil stands for no variables.
-func Parse(path string, raw json.RawMessage, refused Refused) (Environment, error) {
+func Parse(path string, raw json.RawMessage, refused RefusedNames) (Environment, error) {
 	if options.Absent(raw) {
 		return nil, nil
 	}
@@ -87,7 +87,7 @@ func Parse(path string, raw json.RawMessage, refused Refused) (Environment, erro
 	return out, nil
 }
 
-func parseValue(at string, raw json.RawMessage, refused Refused) (v Value, err error) {
+func parseValue(at string, raw json.RawMessage, refused RefusedNames) (v Value, err error) {
 	if json.Unmarshal(raw, &v.Literal) == nil && options.Kind(raw) == "a string" {
 		if strings.ContainsRune(v.Literal, 0) {
 			return v, options.Invalid(at, "expected a value without NUL bytes")
@@ -107,7 +107,7 @@ func parseValue(at string, raw json.RawMessage, refused Refused) (v Value, err e
 	return v, refused.check(at+".fromHost", v.FromHost)
 }
 
-func (r Refused) check(at, name string) error {
+func (r RefusedNames) check(at, name string) error {
 	for i, c := range name {
 		if c != '_' && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
 			return options.Invalid(at, "expected a name of letters, digits and _ that does not begin with a digit, got %q", name)

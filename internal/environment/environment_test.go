@@ -10,7 +10,7 @@ import (
 )
 
 func TestResolve(t *testing.T) {
-	env, err := Parse("env", json.RawMessage(`{"B":{"fromHost":"X"},"A":"literal","C":""}`), Refused{})
+	env, err := Parse("env", json.RawMessage(`{"B":{"fromHost":"X"},"A":"literal","C":""}`), RefusedNames{})
 	if err != nil {
 		t.Fatal(err)
 	}

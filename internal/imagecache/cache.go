@@ -83,18 +83,18 @@ func (c Cache) Lock(ctx context.Context, fingerprint, command string, wait time.
 	return l, err
 }
 
-// Building is the record of a build that began: its images are found by it after a kill.
-type Building struct {
+// BuildRecord is the record of a build that began: its images are found by it after a kill.
+type BuildRecord struct {
 	Build string    `json:"build"` // the value of the label
 	Base  string    `json:"base"`
 	At    time.Time `json:"at"`
 }
 
 // BeginBuild notes that a build of a recipe begins.
-func (c Cache) BeginBuild(fingerprint, base string, now time.Time) (Building, error) {
+func (c Cache) BeginBuild(fingerprint, base string, now time.Time) (BuildRecord, error) {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	b := Building{Build: hex.EncodeToString(id), Base: base, At: now.UTC()}
+	b := BuildRecord{Build: hex.EncodeToString(id), Base: base, At: now.UTC()}
 	crash.Point("imagecache/before-begin")
 	err := files.WriteJSON(c.buildingFile(fingerprint), b)
 	crash.Point("imagecache/after-begin")
@@ -102,8 +102,8 @@ func (c Cache) BeginBuild(fingerprint, base string, now time.Time) (Building, er
 }
 
 // UnfinishedBuild is the note of a build of a recipe, false where none began or nobody knows which.
-func (c Cache) UnfinishedBuild(fingerprint string) (Building, bool) {
-	var b Building
+func (c Cache) UnfinishedBuild(fingerprint string) (BuildRecord, bool) {
+	var b BuildRecord
 	err := files.ReadJSON(c.buildingFile(fingerprint), &b)
 	return b, err == nil && b.Build != ""
 }

@@ -113,15 +113,15 @@ func (c Cache) named(s image.Summary) string {
 	return ""
 }
 
-// Pruned is what became of an image.
-type Pruned struct {
+// PruneResult is what became of an image.
+type PruneResult struct {
 	Image
 	Removed bool `json:"removed"` // with dry: would be
 }
 
 // Prune removes the images of these caches that no receipt names and no claim needs; with dry it only says which. An image that
 // somebody gave another name, or that a container uses, stays on the engine.
-func (all Caches) Prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string) ([]Pruned, error) {
+func (all Caches) Prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string) ([]PruneResult, error) {
 	first, err := used(ctx)
 	if err != nil {
 		return nil, err
@@ -130,12 +130,12 @@ func (all Caches) Prune(ctx context.Context, e *dockerengine.Engine, used func(c
 	if err != nil {
 		return nil, err
 	}
-	var out []Pruned
+	var out []PruneResult
 	for _, i := range list {
 		if i.State == "foreign" || i.State == "missing" {
 			continue
 		}
-		p := Pruned{Image: i}
+		p := PruneResult{Image: i}
 		if i.State == "unused" && len(i.Claims) == 0 {
 			if err := all.prune(ctx, e, used, dry, command, &p); err != nil {
 				return append(out, p), err
@@ -153,7 +153,7 @@ func (all Caches) Prune(ctx context.Context, e *dockerengine.Engine, used func(c
 
 // prune removes one image's name, and with it the image where it has no other. Whoever is preparing it has its lock, and its
 // receipt is written under that.
-func (all Caches) prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string, p *Pruned) error {
+func (all Caches) prune(ctx context.Context, e *dockerengine.Engine, used func(context.Context) (map[string][]string, error), dry bool, command string, p *PruneResult) error {
 	c := p.cache
 	fingerprint, _, _ := strings.Cut(strings.TrimPrefix(p.Tag, c.repository()+":"), "-")
 	if len(fingerprint) != 16 {

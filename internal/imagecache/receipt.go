@@ -82,7 +82,7 @@ func (c Cache) StandardBase() string {
 func ids(user, group int) string { return strconv.Itoa(user) + ":" + strconv.Itoa(group) }
 
 // Load reads a receipt and compares it with the recipe and the user of this process, and where expectedBase is not "" with
-// the id of its base image. It asks no engine: Prepared does. Failures are of kind NotReady and say what is stale.
+// the id of its base image. It asks no engine: FindPrepared does. Failures are of kind NotReady and say what is stale.
 func (c Cache) Load(path, expectedBase string) (Receipt, error) {
 	var r Receipt
 	err := files.ReadJSON(path, &r)
@@ -132,8 +132,8 @@ func (c Cache) NewReceipt(image string, rec Recipe, base Base, engine string, no
 	}
 }
 
-// elsewhere is the note of a receipt outside of the cache.
-type elsewhere struct {
+// publishedPath is the note of a receipt outside of the cache.
+type publishedPath struct {
 	Path string `json:"path"`
 }
 
@@ -143,7 +143,7 @@ func (c Cache) published(r Receipt, path string) bool {
 	if files.ReadJSON(path, &there) != nil || !there.equal(r) {
 		return false
 	}
-	var note elsewhere
+	var note publishedPath
 	return path == c.StandardFile() || files.ReadJSON(c.noteFile(path), &note) == nil && note.Path == path
 }
 
@@ -157,7 +157,7 @@ func (c Cache) Publish(r Receipt, path string) error {
 		return nil
 	}
 	if path != c.StandardFile() {
-		if err := files.WriteJSON(c.noteFile(path), elsewhere{path}); err != nil {
+		if err := files.WriteJSON(c.noteFile(path), publishedPath{path}); err != nil {
 			return failure.Wrap(err, failure.HomeInvalid, "note the receipt %s", path)
 		}
 		if err := files.MkdirAll(filepath.Dir(path)); err != nil {
@@ -180,20 +180,20 @@ func (r Receipt) equal(o Receipt) bool {
 	return at && r == o
 }
 
-// stored is a receipt where it lies.
-type stored struct {
+// storedReceipt is a receipt where it lies.
+type storedReceipt struct {
 	Path    string
 	Receipt Receipt
 }
 
 // receipts are all of the cache's kind and program that can be read, of the cache and of elsewhere, whatever else they say. unsure are those
 // that are there and cannot be read.
-func (c Cache) receipts() (out []stored, unsure []string, err error) {
+func (c Cache) receipts() (out []storedReceipt, unsure []string, err error) {
 	add := func(path string) {
 		var r Receipt
 		switch err := files.ReadJSON(path, &r); {
 		case err == nil && imageIDPattern.MatchString(r.Image) && cmp.Or(r.Kind, docker) == c.Kind && r.Program == c.Program.Name:
-			out = append(out, stored{path, r})
+			out = append(out, storedReceipt{path, r})
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			unsure = append(unsure, path)
 		}
@@ -211,7 +211,7 @@ func (c Cache) receipts() (out []stored, unsure []string, err error) {
 		return nil, nil, err
 	}
 	for _, n := range names {
-		var note elsewhere
+		var note publishedPath
 		at := filepath.Join(c.Dir, "elsewhere", n)
 		if err := files.ReadJSON(at, &note); err != nil {
 			unsure = append(unsure, at)
@@ -222,9 +222,9 @@ func (c Cache) receipts() (out []stored, unsure []string, err error) {
 	return out, unsure, nil
 }
 
-// Prepared is the image of a receipt on an engine, which is asked once. The failure is of kind NotReady, also where what is there
+// FindPrepared is the image of a receipt on an engine, which is asked once. The failure is of kind NotReady, also where what is there
 // is not what the receipt says.
-func (c Cache) Prepared(ctx context.Context, e *dockerengine.Engine, r Receipt) (image.InspectResponse, error) {
+func (c Cache) FindPrepared(ctx context.Context, e *dockerengine.Engine, r Receipt) (image.InspectResponse, error) {
 	i, err := find(ctx, e, r.Image, func() error {
 		return failure.New(failure.NotReady, "the prepared image %s is not on the engine any more", r.Image).WithHint("%s", c.Prepare)
 	})
@@ -241,32 +241,32 @@ func (c Cache) Prepared(ctx context.Context, e *dockerengine.Engine, r Receipt) 
 	return i, nil
 }
 
-// Current is the receipt at a path, if it holds: for a base image, which another may have the name of by now, and for an image that
+// FindCurrent is the receipt at a path, if it holds: for a base image, which another may have the name of by now, and for an image that
 // is on the engine. Failures are of kind NotReady. Where the base image is not on the engine any more (it has no id), nothing says
 // that it has changed.
-func (c Cache) Current(ctx context.Context, e *dockerengine.Engine, path string, base Base) (Receipt, error) {
+func (c Cache) FindCurrent(ctx context.Context, e *dockerengine.Engine, path string, base Base) (Receipt, error) {
 	r, err := c.Load(path, base.ID)
 	if err == nil && (r.Base.Name != base.Name || !c.published(r, path)) {
 		err = failure.New(failure.NotReady, "the receipt %s is for the base image %s", path, r.Base.Name)
 	}
 	if err == nil {
-		_, err = c.Prepared(ctx, e, r)
+		_, err = c.FindPrepared(ctx, e, r)
 	}
 	return r, err
 }
 
-// Made is the record of what was made from a recipe, if that is on the engine. Failures are of kind NotReady.
-func (c Cache) Made(ctx context.Context, e *dockerengine.Engine, fingerprint string) (Receipt, error) {
+// FindMade is the record of what was made from a recipe, if that is on the engine. Failures are of kind NotReady.
+func (c Cache) FindMade(ctx context.Context, e *dockerengine.Engine, fingerprint string) (Receipt, error) {
 	r, err := c.Load(c.madeFile(fingerprint), "")
 	if err == nil {
-		_, err = c.Prepared(ctx, e, r)
+		_, err = c.FindPrepared(ctx, e, r)
 	}
 	return r, err
 }
 
-// Own is an image that a target names itself, on an engine, which is asked once. It is never fetched. The failure is of kind
+// FindOwn is an image that a target names itself, on an engine, which is asked once. It is never fetched. The failure is of kind
 // NotReady.
-func Own(ctx context.Context, e *dockerengine.Engine, ref, target string) (image.InspectResponse, error) {
+func FindOwn(ctx context.Context, e *dockerengine.Engine, ref, target string) (image.InspectResponse, error) {
 	return find(ctx, e, ref, func() error {
 		return failure.New(failure.NotReady, "the image %s of the target %q is not on the engine", ref, target).WithHint("docker pull %s", failure.Quote(ref))
 	})

@@ -64,7 +64,7 @@ func prepareImage(ctx context.Context, o imageOptions) (preparedImage, error) {
 	if err := p.inspectBase(ctx); err != nil {
 		return preparedImage{}, err
 	}
-	r, err := o.Cache.Current(ctx, e, o.Manifest, imagecache.Base{Name: o.Image, ID: p.base.ID})
+	r, err := o.Cache.FindCurrent(ctx, e, o.Manifest, imagecache.Base{Name: o.Image, ID: p.base.ID})
 	reused := err == nil
 	if failure.Is(err, failure.NotReady) {
 		r, reused, err = p.make(ctx)
@@ -101,7 +101,7 @@ func (p *preparation) make(ctx context.Context) (r imagecache.Receipt, reused bo
 		return r, false, err
 	}
 	defer l.Release()
-	r, err = p.Cache.Made(ctx, p.engine, p.fingerprint)
+	r, err = p.Cache.FindMade(ctx, p.engine, p.fingerprint)
 	reused = err == nil
 	if failure.Is(err, failure.NotReady) {
 		r, err = p.buildImage(ctx)

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	home, err := store.OpenHome(dir, true)
 	if err == nil {
-		w := &dockerWorld{endpoint: os.Getenv("PREPARE_TEST_ENGINE"), binary: os.Getenv("PREPARE_TEST_BINARY"), home: home, store: store.Open(home, time.Now, "test"), program: tiny(os.Getenv("PREPARE_TEST_VERSION"))}
+		w := &imageFixture{endpoint: os.Getenv("PREPARE_TEST_ENGINE"), binary: os.Getenv("PREPARE_TEST_BINARY"), home: home, store: store.Open(home, time.Now, "test"), program: tiny(os.Getenv("PREPARE_TEST_VERSION"))}
 		o := w.options()
 		o.Image = os.Getenv("PREPARE_TEST_IMAGE")
 		_, err = prepareImage(context.Background(), o)
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 // child runs a preparation in a process of its own; killed says that it was.
-func (w *dockerWorld) child(base string, env ...string) (killed bool) {
+func (w *imageFixture) child(base string, env ...string) (killed bool) {
 	w.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "PREPARE_TEST_HOME="+w.home.Dir(), "PREPARE_TEST_ENGINE="+w.endpoint, "PREPARE_TEST_BINARY="+w.binary, "PREPARE_TEST_IMAGE="+base, "PREPARE_TEST_VERSION="+w.program.Version)
@@ -61,12 +61,12 @@ func (w *dockerWorld) child(base string, env ...string) (killed bool) {
 // one, leaves one image and nothing else.
 func TestDockerKilledAnywhereConverges(t *testing.T) {
 	endpoint, binary := engine.Endpoint(t), testkit.Binary(t)
-	world := func(t *testing.T) *dockerWorld {
-		w := openDockerWorld(t, filepath.Join(t.TempDir(), "home"), endpoint, binary)
+	open := func(t *testing.T) *imageFixture {
+		w := openImageFixture(t, filepath.Join(t.TempDir(), "home"), endpoint, binary)
 		t.Cleanup(w.clear)
 		return w
 	}
-	first := world(t)
+	first := open(t)
 	base := first.quickBase()
 	log := filepath.Join(t.TempDir(), "points")
 	if first.child(base, "LAUFWERK_CRASH_LOG="+log) {
@@ -83,7 +83,7 @@ func TestDockerKilledAnywhereConverges(t *testing.T) {
 	for n, point := range testkit.EveryNth(testkit.NewRandom(t), 4, points) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			w := world(t)
+			w := open(t)
 			w.program = tiny(fmt.Sprintf("1.0.%d", n+1)) // a recipe of its own
 			if !w.child(base, "LAUFWERK_CRASH="+point) {
 				t.Fatal("it was not killed")
@@ -110,7 +110,7 @@ func TestDockerKilledAnywhereConverges(t *testing.T) {
 				t.Errorf("%+v", again)
 			}
 			made := 0
-			for _, i := range w.mine(r.Recipe) {
+			for _, i := range w.recipeImages(r.Recipe) {
 				if made++; i != r.Image {
 					t.Errorf("%s is left", i)
 				}
@@ -124,7 +124,7 @@ func TestDockerKilledAnywhereConverges(t *testing.T) {
 
 // TestDockerCancelledAnywhere: an interrupted preparation ends what it made, and says how to go on.
 func TestDockerCancelledAnywhere(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	for wait := 20 * time.Millisecond; ; wait = wait * 3 / 2 {
 		ctx, cancel := context.WithTimeoutCause(w.ctx(), wait, failure.New(failure.Interrupted, "interrupted"))
 		_, err := prepareImage(ctx, w.options())

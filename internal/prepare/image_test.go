@@ -58,8 +58,8 @@ func tiny(version string) imagecache.Program {
 	}
 }
 
-// dockerWorld is a home with an image cache, and an engine.
-type dockerWorld struct {
+// imageFixture is a home with an image cache, and an engine.
+type imageFixture struct {
 	t        testing.TB
 	endpoint string
 	binary   string
@@ -72,25 +72,25 @@ type dockerWorld struct {
 	said strings.Builder
 }
 
-func openDockerWorld(t testing.TB, dir, endpoint, binary string) *dockerWorld {
+func openImageFixture(t testing.TB, dir, endpoint, binary string) *imageFixture {
 	t.Helper()
 	home, err := store.OpenHome(dir, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &dockerWorld{t: t, endpoint: endpoint, binary: binary, home: home, store: store.Open(home, time.Now, "test"), program: tiny("1.0.0")}
+	return &imageFixture{t: t, endpoint: endpoint, binary: binary, home: home, store: store.Open(home, time.Now, "test"), program: tiny("1.0.0")}
 }
 
-// newDockerWorld is on the shared engine, where nothing of it is left behind.
-func newDockerWorld(t testing.TB) *dockerWorld {
+// newImageFixture is on the shared engine, where nothing of it is left behind.
+func newImageFixture(t testing.TB) *imageFixture {
 	t.Helper()
-	w := openDockerWorld(t, filepath.Join(t.TempDir(), "home"), engine.Endpoint(t), testkit.Binary(t))
+	w := openImageFixture(t, filepath.Join(t.TempDir(), "home"), engine.Endpoint(t), testkit.Binary(t))
 	t.Cleanup(w.clear)
 	return w
 }
 
-// clear removes everything of this world from the engine.
-func (w *dockerWorld) clear() {
+// clear removes everything of this fixture from the engine.
+func (w *imageFixture) clear() {
 	engine.Remove(w.t, w.endpoint, owned.LabelOwner+"="+w.owner())
 	for _, i := range w.images() {
 		for _, name := range append(slices.DeleteFunc(i.RepoTags, func(s string) bool { return s == "<none>:<none>" }), i.ID) {
@@ -101,15 +101,15 @@ func (w *dockerWorld) clear() {
 	}
 }
 
-func (w *dockerWorld) ctx() context.Context {
+func (w *imageFixture) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	w.t.Cleanup(cancel)
 	return ctx
 }
 
-func (w *dockerWorld) client() *client.Client { return engine.Client(w.t, w.endpoint) }
+func (w *imageFixture) client() *client.Client { return engine.Client(w.t, w.endpoint) }
 
-func (w *dockerWorld) owner() string {
+func (w *imageFixture) owner() string {
 	w.t.Helper()
 	id, err := w.store.ID(w.ctx())
 	if err != nil {
@@ -118,7 +118,7 @@ func (w *dockerWorld) owner() string {
 	return id
 }
 
-func (w *dockerWorld) cache() imagecache.Cache {
+func (w *imageFixture) cache() imagecache.Cache {
 	return docker.Images().Cache(filepath.Join(w.home.Dir(), "images"), w.program)
 }
 
@@ -126,7 +126,7 @@ func connect(ctx context.Context, host string) (*dockerengine.Engine, error) {
 	return dockerengine.Connect(ctx, dockerengine.Endpoint{Host: host, Origin: "the test"})
 }
 
-func (w *dockerWorld) driver() *claims.Driver {
+func (w *imageFixture) driver() *claims.Driver {
 	engines := dockerengine.Engines{Connect: func(ctx context.Context, host string) (*dockerengine.Engine, error) {
 		return connect(ctx, cmp.Or(host, w.settings))
 	}}
@@ -138,7 +138,7 @@ func (w *dockerWorld) driver() *claims.Driver {
 	})
 }
 
-func (w *dockerWorld) options() imageOptions {
+func (w *imageFixture) options() imageOptions {
 	return imageOptions{
 		Cache: w.cache(), Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, w.endpoint) }, Claims: w.driver(),
 		Binary: func(context.Context, string) (string, error) { return w.binary, nil }, Now: time.Now, Command: "test", Wait: 8 * time.Minute, Image: testBase,
@@ -151,7 +151,7 @@ func (w *dockerWorld) options() imageOptions {
 }
 
 // prepare prepares, and gives what was told meanwhile.
-func (w *dockerWorld) prepare(o imageOptions) (preparedImage, string) {
+func (w *imageFixture) prepare(o imageOptions) (preparedImage, string) {
 	w.t.Helper()
 	w.said.Reset()
 	r, err := prepareImage(w.ctx(), o)
@@ -162,7 +162,7 @@ func (w *dockerWorld) prepare(o imageOptions) (preparedImage, string) {
 	return r, w.said.String()
 }
 
-func (w *dockerWorld) logs() string {
+func (w *imageFixture) logs() string {
 	var out strings.Builder
 	all, _ := filepath.Glob(filepath.Join(w.cache().Dir, "logs", "*.log"))
 	for _, path := range all {
@@ -173,7 +173,7 @@ func (w *dockerWorld) logs() string {
 }
 
 // settled holds that nothing but images is left of preparations.
-func (w *dockerWorld) settled() {
+func (w *imageFixture) settled() {
 	w.t.Helper()
 	if left := engine.Containers(w.t, w.endpoint, owned.LabelOwner+"="+w.owner()); len(left) > 0 {
 		w.t.Errorf("%d containers are left: %v", len(left), left[0].Names)
@@ -189,8 +189,8 @@ func (w *dockerWorld) settled() {
 	}
 }
 
-// images are those of this world's cache on the engine, named or not: those that this world's builds have made.
-func (w *dockerWorld) images() (out []image.Summary) {
+// images are those of this fixture's cache on the engine, named or not: those that this fixture's builds have made.
+func (w *imageFixture) images() (out []image.Summary) {
 	w.t.Helper()
 	list, err := w.client().ImageList(w.ctx(), image.ListOptions{})
 	if err != nil {
@@ -205,8 +205,8 @@ func (w *dockerWorld) images() (out []image.Summary) {
 	return out
 }
 
-// mine are the ids of this world's images of a recipe: those that are named for its cache, and those without a name.
-func (w *dockerWorld) mine(recipe string) (out []string) {
+// recipeImages are the ids of this fixture's images of a recipe: those that are named for its cache, and those without a name.
+func (w *imageFixture) recipeImages(recipe string) (out []string) {
 	w.t.Helper()
 	list, err := w.client().ImageList(w.ctx(), image.ListOptions{})
 	if err != nil {
@@ -225,13 +225,13 @@ func (w *dockerWorld) mine(recipe string) (out []string) {
 const testOwner = "test.owner"
 
 // base builds a base image with instructions, named for this test.
-func (w *dockerWorld) base(name string, instructions ...string) string {
+func (w *imageFixture) base(name string, instructions ...string) string {
 	w.t.Helper()
 	return w.baseFrom(testBase, name, "", instructions...)
 }
 
 // baseFrom is base on another image, with a directory of this machine in the build's context.
-func (w *dockerWorld) baseFrom(from, name, dir string, instructions ...string) string {
+func (w *imageFixture) baseFrom(from, name, dir string, instructions ...string) string {
 	w.t.Helper()
 	name = "laufwerk-test-own/" + strings.ToLower(regexp.MustCompile(`[^A-Za-z0-9]`).ReplaceAllString(w.t.Name(), "-")) + ":" + name
 	file := strings.Join(append([]string{"FROM " + from, fmt.Sprintf("LABEL %s=%q", testOwner, w.t.Name())}, instructions...), "\n")
@@ -256,7 +256,7 @@ func (w *dockerWorld) baseFrom(from, name, dir string, instructions ...string) s
 	return name
 }
 
-func (w *dockerWorld) inspect(ref string) image.InspectResponse {
+func (w *imageFixture) inspect(ref string) image.InspectResponse {
 	w.t.Helper()
 	i, err := w.client().ImageInspect(w.ctx(), ref)
 	if err != nil {
@@ -286,7 +286,7 @@ func snapshot(t testing.TB, dir string) string {
 }
 
 func TestDockerImage(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	o := w.options()
 	// What the base was made from must not make an image of ours out of it, or give it an owner.
 	o.Image = w.base("labelled", `LABEL dev.laufwerk.owner="somebody" dev.laufwerk.claim="c1" dev.laufwerk.recipe="sha256:00" kept="yes"`, `ENV KEPT="a b"`, "USER 1234:1234", `CMD ["true"]`)
@@ -333,7 +333,7 @@ func TestDockerImage(t *testing.T) {
 }
 
 func TestDockerManifests(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	o := w.options()
 	o.Manifest = filepath.Join(t.TempDir(), "a folder", "codex.json")
 	first, _ := w.prepare(o)
@@ -358,7 +358,7 @@ func TestDockerManifests(t *testing.T) {
 }
 
 func TestDockerStaleReceipts(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	first := w.base("1", "ENV N=1")
 	o := w.options()
 	o.Image = first
@@ -415,7 +415,7 @@ func TestDockerStaleReceipts(t *testing.T) {
 
 // TestDockerWithoutItsBase: a base image that was removed meanwhile is not fetched while nothing says that it changed.
 func TestDockerWithoutItsBase(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	o := w.options()
 	o.Image = w.base("gone", "ENV N=1")
 	r, _ := w.prepare(o)
@@ -428,7 +428,7 @@ func TestDockerWithoutItsBase(t *testing.T) {
 }
 
 func TestDocker64AtOnce(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	var wg sync.WaitGroup
 	results := make([]preparedImage, 64)
 	for i := range results {
@@ -460,7 +460,7 @@ func TestDocker64AtOnce(t *testing.T) {
 }
 
 func TestDockerNamesWhatABaseLacks(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	for ref, c := range map[string]struct {
 		kind failure.Kind
 		says []string
@@ -493,7 +493,7 @@ func TestDockerNamesWhatABaseLacks(t *testing.T) {
 }
 
 func TestDockerWhatFailsIsSaid(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	for name, c := range map[string]struct {
 		change func(*imagecache.Program)
 		says   string
@@ -531,7 +531,7 @@ func TestDockerWhatFailsIsSaid(t *testing.T) {
 // TestDockerNoCredential looks for every word that an installation was told, and for the worker's own, in everything that an
 // image consists of, and in everything that stays on this host.
 func TestDockerNoCredential(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	const canary = "canary-5ecre7"
 	t.Setenv("OPENAI_API_KEY", canary+"-environment")
 	o := w.options()
@@ -610,7 +610,7 @@ func TestDockerNoCredential(t *testing.T) {
 
 // TestDockerInstallsWithinItsLimits: the network and the limits of an installation are those that were asked for.
 func TestDockerInstallsWithinItsLimits(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	o := w.options()
 	o.Image = w.base("tells", `RUN printf '#!/bin/sh\nif [ "$1" = --version ]; then echo 10.0.0; exit; fi\necho net $(ls /sys/class/net)\ncat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null\nexit 0\n' >/tmp/pnpm && chmod 755 /tmp/pnpm && mv /tmp/pnpm /usr/local/bin/pnpm`)
 	o.Network, o.Resources = "none", targets.Resources{CPUs: 0.5, MemoryBytes: 512 << 20, PIDs: 345}
@@ -623,8 +623,8 @@ func TestDockerInstallsWithinItsLimits(t *testing.T) {
 }
 
 func TestImagesPrune(t *testing.T) {
-	w := newDockerWorld(t)
-	other := newDockerWorld(t) // another home on the same engine: the same recipes, another cache
+	w := newImageFixture(t)
+	other := newImageFixture(t) // another home on the same engine: the same recipes, another cache
 	otherMade, _ := other.prepare(other.options())
 	var made []preparedImage
 	manifest := filepath.Join(t.TempDir(), "kept.json")
@@ -738,7 +738,7 @@ func fromRegistry(t *testing.T) installSettings {
 
 // TestDockerBringsPNPM: the public images of Node.js have npm, and no pnpm.
 func TestDockerBringsPNPM(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	out, err := exec.Command("npm", "root", "-g").Output()
 	npm := strings.TrimSpace(string(out))
 	testkit.Need(t, "npm", err == nil && npm != "", "it comes with Node.js")
@@ -752,7 +752,7 @@ func TestDockerBringsPNPM(t *testing.T) {
 
 // TestDockerCodex prepares the pinned Codex, once for all tests of this checkout: the cache stays.
 func TestDockerCodex(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	dir, err := filepath.Abs("../../.tools/test/images")
 	if err != nil {
 		t.Fatal(err)
@@ -798,7 +798,7 @@ func TestDockerCodex(t *testing.T) {
 // one image and nothing else.
 func TestDockerFaults(t *testing.T) {
 	const another = "another engine from then on"
-	first := newDockerWorld(t)
+	first := newImageFixture(t)
 	base := first.quickBase()
 	n := 0
 	for _, op := range []engine.Operation{engine.Create, engine.Inspect, engine.Start, engine.ExecCreate, engine.ExecStart, engine.ExecInspect, engine.GetArchive, engine.Build, engine.ImageTag, engine.ImageInspect, engine.Delete} {
@@ -812,7 +812,7 @@ func TestDockerFaults(t *testing.T) {
 			}
 			t.Run(string(op)+", "+name, func(t *testing.T) {
 				t.Parallel()
-				w := openDockerWorld(t, filepath.Join(t.TempDir(), "home"), first.endpoint, first.binary)
+				w := openImageFixture(t, filepath.Join(t.TempDir(), "home"), first.endpoint, first.binary)
 				t.Cleanup(w.clear)
 				w.program = tiny(version) // a recipe of its own
 				p := engine.NewProxy(t, w.endpoint)
@@ -837,7 +837,7 @@ func TestDockerFaults(t *testing.T) {
 				if again, _ := w.prepare(o); !again.Reused || again.Image != r.Image {
 					t.Errorf("%+v", again)
 				}
-				if made := w.mine(r.Recipe); len(made) != 1 || made[0] != r.Image {
+				if made := w.recipeImages(r.Recipe); len(made) != 1 || made[0] != r.Image {
 					t.Errorf("%v, and %s is known", made, r.Image)
 				}
 			})
@@ -847,7 +847,7 @@ func TestDockerFaults(t *testing.T) {
 
 // TestDockerWhoseEngineMoved: what a preparation left on an engine is ended where the settings lead to that engine now.
 func TestDockerWhoseEngineMoved(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	p := engine.NewProxy(t, w.endpoint)
 	o := w.options()
 	o.Image = w.quickBase()
@@ -869,9 +869,9 @@ func TestDockerWhoseEngineMoved(t *testing.T) {
 
 // TestDockerWhoseEngineHasOtherFiles: one of another host would install into a directory that is not this one's.
 func TestDockerWhoseEngineHasOtherFiles(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	p := engine.NewProxy(t, w.endpoint)
-	p.Elsewhere(w.home.Dir())
+	p.OnOtherHost(w.home.Dir())
 	o := w.options()
 	o.Image = w.quickBase()
 	o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
@@ -887,6 +887,6 @@ func TestDockerWhoseEngineHasOtherFiles(t *testing.T) {
 }
 
 // quickBase is a base image whose package manager does nothing: what the program needs is among its files.
-func (w *dockerWorld) quickBase() string {
+func (w *imageFixture) quickBase() string {
 	return w.base("quick", `RUN printf '#!/bin/sh\nif [ "$1" = --version ]; then echo 10.0.0; fi\n' >/tmp/pnpm && chmod 755 /tmp/pnpm && mv /tmp/pnpm /usr/local/bin/pnpm`)
 }

@@ -18,7 +18,7 @@ import (
 // An image for OpenShell targets: one layer more than its base, with every directory that a sandbox's policy names, also those
 // that the base lacks, and nothing in it that others than root could change.
 func TestOpenShellImage(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	o := w.options()
 	o.Cache = openshell.Images().Cache(filepath.Join(w.home.Dir(), "images", "openshell"), w.program)
 	o.Cache.Layout.Paths = append(o.Cache.Layout.Paths, "/lacking") // as /lib64 is on other machines
@@ -74,7 +74,7 @@ func TestOpenShellImage(t *testing.T) {
 }
 
 func TestOpenShellImageLacksIP(t *testing.T) {
-	w := newDockerWorld(t)
+	w := newImageFixture(t)
 	o := w.options()
 	o.Cache = openshell.Images().Cache(filepath.Join(w.home.Dir(), "images", "openshell"), w.program)
 	o.Image = w.base("no-ip", "RUN rm -f /bin/ip /sbin/ip /usr/bin/ip /usr/sbin/ip")
@@ -84,7 +84,7 @@ func TestOpenShellImageLacksIP(t *testing.T) {
 }
 
 // shell is what a script prints in a container of an image.
-func (w *dockerWorld) shell(image, script string) string {
+func (w *imageFixture) shell(image, script string) string {
 	w.t.Helper()
 	c := w.client()
 	made, err := c.ContainerCreate(w.ctx(), &container.Config{Image: image, User: "0:0", Entrypoint: []string{"sh", "-c", script}, Cmd: []string{}}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")

@@ -94,7 +94,7 @@ func (s *Service) ListImages(ctx context.Context, directory string) ([]imagecach
 
 // PruneImages removes those of them that no receipt names and no claim needs; with dry it only says which. A failure comes with
 // those that were looked at, nil where it did not come to that.
-func (s *Service) PruneImages(ctx context.Context, directory string, dry bool) ([]imagecache.Pruned, error) {
+func (s *Service) PruneImages(ctx context.Context, directory string, dry bool) ([]imagecache.PruneResult, error) {
 	opened, err := s.Open(ctx, false)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *Service) PruneImages(ctx context.Context, directory string, dry bool) (
 	}
 	defer e.Close()
 	done, err := s.caches(directory, opened.Home.Dir()).Prune(ctx, e, opened.usedImages, dry, s.Command)
-	return append([]imagecache.Pruned{}, done...), err
+	return append([]imagecache.PruneResult{}, done...), err
 }
 
 // caches are those in a directory, which can be for targets of every kind, or the default ones.

@@ -60,7 +60,7 @@ const (
 	Unobserved Presence = iota // nothing could be learned
 	Present                    // it is there, and it is ours
 	Absent                     // it is not there; nothing of it can run
-	NotOurs                    // something has its name and is not ours: never touched
+	Foreign                    // something has its name and is not ours: never touched
 	Residue                    // nothing of ours can run any more, but the other side still lists it
 )
 

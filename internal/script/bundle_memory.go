@@ -29,8 +29,8 @@ const (
 
 // rememberedBundle is a bundle without the SDK, which is the binary's own.
 type rememberedBundle struct {
-	Said   []fileExchange  `json:"said"`
-	Bundle protocol.Bundle `json:"bundle"`
+	Exchanges []fileExchange  `json:"said"`
+	Bundle    protocol.Bundle `json:"bundle"`
 }
 
 type fileExchange struct {
@@ -103,7 +103,7 @@ func (m bundleMemory) recall(from *fileServer) *protocol.Bundle {
 	if !slices.Equal(sum[:], b[:sha256.Size]) || json.Unmarshal(b[sha256.Size:], &known) != nil {
 		return nil
 	}
-	for _, s := range known.Said {
+	for _, s := range known.Exchanges {
 		now := newFileExchange(s.Ask, *from.answer(s.Ask))
 		if now.Content != s.Content || now.Answer.Path != s.Answer.Path || now.Answer.Kind != s.Answer.Kind ||
 			now.Answer.Real != s.Answer.Real || now.Answer.Reason != s.Answer.Reason {

@@ -116,7 +116,7 @@ func TestModulesComeWithOneQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	contents := map[string]int{}
-	for _, s := range known.Said {
+	for _, s := range known.Exchanges {
 		if s.Ask.Kind != "find" {
 			t.Errorf("asked to %s %s", s.Ask.Kind, s.Ask.Path)
 		}
@@ -125,8 +125,8 @@ func TestModulesComeWithOneQuestion(t *testing.T) {
 		}
 	}
 	want := map[string]int{entry: 1, "laufwerk/a.ts": 1, "laufwerk/lib/b.ts": 1, "laufwerk/c/index.ts": 1}
-	if len(known.Said) != 5 || !maps.Equal(contents, want) {
-		t.Errorf("%d questions, contents %v", len(known.Said), contents)
+	if len(known.Exchanges) != 5 || !maps.Equal(contents, want) {
+		t.Errorf("%d questions, contents %v", len(known.Exchanges), contents)
 	}
 }
 

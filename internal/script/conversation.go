@@ -45,7 +45,7 @@ type conversation struct {
 	out    *lineWriter
 	in     *lineReader
 	watch  *system.Watch
-	gone   error
+	endErr error
 	closed bool
 }
 
@@ -99,16 +99,16 @@ func (t *conversation) receive(ctx context.Context) (*protocol.Message, error) {
 
 // wait waits for a child whose pipe failed, and says how it ended.
 func (t *conversation) wait(err error) error {
-	if t.gone == nil {
+	if t.endErr == nil {
 		if !errors.Is(err, io.EOF) {
 			t.proc.Kill()
 		}
-		t.gone = &endedError{state: t.proc.Wait(), stderr: t.proc.Stderr()}
+		t.endErr = &endedError{state: t.proc.Wait(), stderr: t.proc.Stderr()}
 		if errors.Is(err, errTooLong) {
-			t.gone = failure.New(failure.LimitExceeded, "the isolate said too much: %s", err)
+			t.endErr = failure.New(failure.LimitExceeded, "the isolate said too much: %s", err)
 		}
 	}
-	return t.gone
+	return t.endErr
 }
 
 // close ends the child, and returns when it is gone.

@@ -123,8 +123,8 @@ func (w *runFixture) attempts() []string {
 	return dirs
 }
 
-// elsewhere is the local provider on a machine that may be another one.
-type elsewhere struct {
+// otherHost is the local provider on a machine that may be another one.
+type otherHost struct {
 	*local.Provider
 	at    string
 	deaf  *atomic.Bool
@@ -133,13 +133,13 @@ type elsewhere struct {
 	*taken
 }
 
-func (e elsewhere) Info() providers.Info {
+func (e otherHost) Info() providers.Info {
 	i := e.Provider.Info()
 	i.ReadOnly = e.reads
 	return i
 }
 
-func (e elsewhere) Enter(ctx context.Context, in resource.Intent, def targets.Definition) (providers.Sandbox, error) {
+func (e otherHost) Enter(ctx context.Context, in resource.Intent, def targets.Definition) (providers.Sandbox, error) {
 	sb, err := e.Provider.Enter(ctx, in, def)
 	if err == nil && e.deaf.Load() {
 		sb = unreachable{sb}
@@ -153,7 +153,7 @@ func (e elsewhere) Enter(ctx context.Context, in resource.Intent, def targets.De
 	return sb, err
 }
 
-func (e elsewhere) Endpoint(ctx context.Context, def targets.Definition) (string, error) {
+func (e otherHost) Endpoint(ctx context.Context, def targets.Definition) (string, error) {
 	if e.at != "" {
 		return e.at, nil
 	}
@@ -165,7 +165,7 @@ const workspace = "w"
 // worker is a new process's manager.
 func (w *runFixture) worker() *session.Manager {
 	w.t.Helper()
-	p := elsewhere{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf, &w.empty, w.reads, &w.taken}
+	p := otherHost{local.New(system.Executable(), w.host, time.Now), w.at, &w.deaf, &w.empty, w.reads, &w.taken}
 	def := w.target()
 	driver := claims.NewDriver(claims.Options{
 		Store: w.store, Now: time.Now, Owner: w.store.ID,

@@ -37,11 +37,11 @@ func streamName(stream int) string { return [...]string{Stdout: "stdout", Stderr
 
 // OperationState is a look at an operation's directory. Nothing is changed by looking.
 type OperationState struct {
-	Status  Status
-	Locked  bool // a supervisor holds the lock: it lives, and so may something that it owns
-	Started *StartRecord
-	Exit    *Exit
-	Gone    *FenceResult
+	Status     Status
+	Locked     bool // a supervisor holds the lock: it lives, and so may something that it owns
+	Started    *StartRecord
+	Exit       *Exit
+	FinalFence *FenceResult
 }
 
 // ReadState reads what the directory says; fs.ErrNotExist where there is none. NotStarted may still change, see Abandon.
@@ -72,7 +72,7 @@ func (r *records) readInto(v *OperationState) (err error) {
 	if v.Exit, err = readOptional[Exit](r, exitName); err != nil {
 		return err
 	}
-	if v.Gone, err = readOptional[FenceResult](r, goneName); err != nil {
+	if v.FinalFence, err = readOptional[FenceResult](r, goneName); err != nil {
 		return err
 	}
 	switch {

@@ -91,10 +91,10 @@ func NeedsNoFence(dir string) (FenceResult, bool) {
 		return FenceResult{Sure: true, How: HowNothing}, true
 	}
 	v, err := ReadState(dir)
-	if err != nil || v.Locked || v.Gone == nil || !v.Gone.Sure {
+	if err != nil || v.Locked || v.FinalFence == nil || !v.FinalFence.Sure {
 		return FenceResult{}, false
 	}
-	return *v.Gone, true
+	return *v.FinalFence, true
 }
 
 func unsureFence(method, format string, args ...any) FenceResult {
@@ -195,8 +195,8 @@ func (l LocalLauncher) fenceOrphans(ctx context.Context, v OperationState) Fence
 		return unsureFence(HowMarks, "it was started in another PID namespace")
 	}
 	empty, err := endCgroup(ctx, st)
-	if v.Gone != nil && v.Gone.Sure && err == nil {
-		return *v.Gone
+	if v.FinalFence != nil && v.FinalFence.Sure && err == nil {
+		return *v.FinalFence
 	}
 	survivors := l.endMarked(ctx, st.Mark)
 	switch {

@@ -219,7 +219,7 @@ func TestTheEndOfACommandIsRecorded(t *testing.T) {
 			}
 			eventually(t, "the record that nothing is left, and a free lock", func() bool {
 				v, err := ReadState(p.Dir())
-				return err == nil && !v.Locked && v.Gone != nil && v.Gone.Sure
+				return err == nil && !v.Locked && v.FinalFence != nil && v.FinalFence.Sure
 			})
 		})
 	}
@@ -674,7 +674,7 @@ func TestAFullDisk(t *testing.T) {
 	}
 	eventually(t, "the record that nothing is left", func() bool {
 		v, err := ReadState(op)
-		return err == nil && v.Gone != nil && !v.Locked
+		return err == nil && v.FinalFence != nil && !v.Locked
 	})
 	next := filepath.Join(dir, "next")
 	if _, err := Start(bounded(t), here(), next, bash(t, "true")); !errors.Is(err, ErrRefused) {

@@ -119,12 +119,12 @@ type supervisor struct {
 	// contained says that memory may be limited here for this process and the command together.
 	contained bool
 
-	r          *records
-	lk         *lock.Lock
-	exit, gone *recordSlot
-	out        [2]*streamSink
-	started    StartRecord
-	cgroup     *process.Cgroup
+	r                *records
+	lk               *lock.Lock
+	exit, goneRecord *recordSlot
+	out              [2]*streamSink
+	started          StartRecord
+	cgroup           *process.Cgroup
 
 	pid      int // of the command; 0 where it could not be started
 	streams  [2]*process.Stream
@@ -170,7 +170,7 @@ func (s *supervisor) prepare(dir string) (err error) {
 	if s.exit, err = s.r.reserve(exitName); err != nil {
 		return err
 	}
-	if s.gone, err = s.r.reserve(goneName); err != nil {
+	if s.goneRecord, err = s.r.reserve(goneName); err != nil {
 		return err
 	}
 	for i := range s.out {
@@ -456,7 +456,7 @@ func (s *supervisor) finish() error {
 		}
 	}
 	crash.Point("supervise/before-gone")
-	s.commitRecord(s.gone, f)
+	s.commitRecord(s.goneRecord, f)
 	crash.Point("supervise/after-gone")
 	return nil
 }

@@ -20,7 +20,8 @@ import (
 // hide is said by the field's word: a path, directory or position instead of a place, inspect or observe instead of look.
 func banned() []string {
 	return []string{
-		"apart", "besides", "goOn", "held", "look", "looked", "looks", "place", "placed", "places", "spoilt", "strange", "told", "untold", "wayOn",
+		"apart", "besides", "elsewhere", "goOn", "held", "look", "looked", "looks", "mine", "ours", "place", "placed", "places", "spoilt",
+		"strange", "told", "untold", "wayOn",
 	}
 }
 

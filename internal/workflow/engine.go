@@ -81,7 +81,7 @@ type Engine struct {
 	Config
 	journal      Log
 	past         *history
-	asked        map[string]*Op // all that the workflow asked for, by identity
+	calls        map[string]*Op // all that the workflow asked for, by identity
 	byChild      map[string]*Op // the same, by the child's ids
 	order        []*Op          // whose completions the child has, in that order
 	queue        []*Op          // asked for, and not launched yet
@@ -116,7 +116,7 @@ type event struct {
 // New prepares an engine.
 func New(c Config) (*Engine, error) {
 	e := &Engine{
-		Config: c, journal: c.Log, past: readHistory(c.Records), asked: map[string]*Op{}, byChild: map[string]*Op{}, inFlight: map[*Op]bool{},
+		Config: c, journal: c.Log, past: readHistory(c.Records), calls: map[string]*Op{}, byChild: map[string]*Op{}, inFlight: map[*Op]bool{},
 		events: make(chan event, 64), answers: map[string]chan journal.Message{},
 		received: map[string]bool{}, checking: map[string]string{},
 	}

@@ -145,7 +145,7 @@ func TestATakenAnswerIsNotTakenAgain(t *testing.T) {
 	}
 }
 
-func TestAnswersFromElsewhereReachALiveWorker(t *testing.T) {
+func TestAnswersByMessageReachALiveWorker(t *testing.T) {
 	w := newRunFixture(t)
 	k := w.worker(confirm("q"))
 	k.stay = true

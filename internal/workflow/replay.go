@@ -21,7 +21,7 @@ func (e *Engine) replay(ctx context.Context) error {
 		return err
 	}
 	for _, p := range e.past.completed {
-		op := e.asked[p.id]
+		op := e.calls[p.id]
 		if op == nil {
 			return e.workflowChanged("%s is in the journal, and the workflow did not ask for it again", p.id)
 		}
@@ -41,7 +41,7 @@ func (e *Engine) replay(ctx context.Context) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(e.past.ops)) {
 		p := e.past.ops[id]
-		if p.completion == nil && p.attempt > 0 && !p.optional && e.asked[id] == nil {
+		if p.completion == nil && p.attempt > 0 && !p.optional && e.calls[id] == nil {
 			return e.workflowChanged("%s was started, and the workflow did not ask for it again", id)
 		}
 	}
@@ -101,7 +101,7 @@ func (e *Engine) registerCall(m protocol.Message) error {
 	}
 	op := &Op{ID: journal.Identity(*m.Call), Call: *m.Call, child: m.ID, engine: e}
 	op.digest = sha256hex.Of(m.Call.Args)
-	if e.asked[op.ID] != nil {
+	if e.calls[op.ID] != nil {
 		return failure.New(failure.Internal, "the isolate asked twice for %s", op.ID)
 	}
 	if p := e.past.ops[op.ID]; p != nil {
@@ -114,7 +114,7 @@ func (e *Engine) registerCall(m protocol.Message) error {
 			op.kept = p
 		}
 	}
-	e.asked[op.ID], e.byChild[m.ID] = op, op
+	e.calls[op.ID], e.byChild[m.ID] = op, op
 	if !op.completed || op.kept != nil {
 		e.queue = append(e.queue, op)
 	}

@@ -122,18 +122,18 @@ func (p *intentDir) identify(name string) (resource.Presence, error) {
 	case err != nil:
 		return resource.Unobserved, err
 	case info.Type != safefs.Dir || info.Mount:
-		return resource.NotOurs, nil
+		return resource.Foreign, nil
 	}
 	b, _, err := p.parent.ReadFile(name+"/"+identityFile, 4096)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, safefs.ErrNotRegular), errors.Is(err, safefs.ErrLink):
-		return resource.NotOurs, nil
+		return resource.Foreign, nil
 	case err != nil:
 		return resource.Unobserved, err
 	}
 	var id directoryIdentity
 	if json.Unmarshal(b, &id) != nil || id != p.id {
-		return resource.NotOurs, nil //nolint:nilerr // whoever wrote it, we did not
+		return resource.Foreign, nil //nolint:nilerr // whoever wrote it, we did not
 	}
 	return resource.Present, nil
 }
@@ -141,16 +141,16 @@ func (p *intentDir) identify(name string) (resource.Presence, error) {
 // identifyTwin is whose for the twin, which is ours as well while it holds nothing, or nothing but temporary files.
 func (p *intentDir) identifyTwin() (resource.Presence, error) {
 	got, err := p.identify(p.twin)
-	if got != resource.NotOurs || err != nil {
+	if got != resource.Foreign || err != nil {
 		return got, err
 	}
 	ns, err := p.parent.ReadDir(p.twin)
 	if err != nil {
-		return resource.NotOurs, nil //nolint:nilerr // not a directory of ours
+		return resource.Foreign, nil //nolint:nilerr // not a directory of ours
 	}
 	for _, n := range ns {
 		if !strings.HasPrefix(n, ".tmp-") {
-			return resource.NotOurs, nil
+			return resource.Foreign, nil
 		}
 	}
 	return resource.Present, nil
@@ -179,7 +179,7 @@ func (r *Resources) Create(ctx context.Context, in resource.Intent) resource.Res
 	switch {
 	case err != nil:
 		return resource.Result{Err: err}
-	case got == resource.NotOurs:
+	case got == resource.Foreign:
 		return r.foreignResult(p, p.name)
 	case got == resource.Absent:
 		if res, ok := r.publishIdentity(ctx, p); !ok {
@@ -218,7 +218,7 @@ func (r *Resources) publishIdentity(ctx context.Context, p *intentDir) (resource
 	switch got, err := p.identifyTwin(); {
 	case err != nil:
 		return resource.Result{Err: err}, false
-	case got == resource.NotOurs:
+	case got == resource.Foreign:
 		return r.foreignResult(p, p.twin), false
 	case got == resource.Present:
 		if refused, err := p.parent.RemoveAll(ctx, p.twin); err != nil || len(refused) > 0 {
@@ -346,7 +346,7 @@ func (p *intentDir) remove(ctx context.Context) error {
 			return err
 		}
 		crash.Point("workspace/before-remove-directory")
-		if got, err := p.identifyTwin(); err != nil || got == resource.NotOurs {
+		if got, err := p.identifyTwin(); err != nil || got == resource.Foreign {
 			return errors.Join(err, failure.New(failure.AlreadyExists, "%s is in the way", redact.Line(p.twin)))
 		} else if got == resource.Present {
 			if refused, err := p.parent.RemoveAll(ctx, p.twin); err != nil || len(refused) > 0 {

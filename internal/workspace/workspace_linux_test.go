@@ -874,7 +874,7 @@ func TestAStrangersDirectoryIsNeverTouched(t *testing.T) {
 				t.Errorf("%+v", res)
 			}
 			if name != "one where ours is made" {
-				if o := r.Observe(ctx, in); o.Presence != resource.NotOurs {
+				if o := r.Observe(ctx, in); o.Presence != resource.Foreign {
 					t.Errorf("%+v", o)
 				}
 			}

@@ -13,8 +13,8 @@ import (
 // reader reads the events of one turn. What they say is the agent's: only their order is relied on.
 type reader struct {
 	agent.Lines
-	asked  string // the thread that was to be continued
-	before state
+	resumedThread string // the thread that was to be continued
+	before        state
 
 	thread  string
 	began   bool // turn.started
@@ -41,7 +41,7 @@ type state struct {
 
 // Reader reads one turn.
 func (*Program) Reader(t agent.Turn) agent.Reader {
-	r := &reader{asked: t.Conversation}
+	r := &reader{resumedThread: t.Conversation}
 	r.Lines = agent.NewLines(r.line)
 	_ = json.Unmarshal(t.State, &r.before) // none at the beginning
 	return r
@@ -112,8 +112,8 @@ func (r *reader) startedEvents(id string) []agent.Event {
 		r.Fail("a second thread started")
 	case !agent.IsUUID(id):
 		r.Fail("expected a UUID as the thread's id, got %s", agent.Quote([]byte(id)))
-	case r.asked != "" && id != r.asked:
-		r.Fail("it continued the thread %s instead of %s", id, r.asked)
+	case r.resumedThread != "" && id != r.resumedThread:
+		r.Fail("it continued the thread %s instead of %s", id, r.resumedThread)
 	default:
 		r.thread = id
 		return []agent.Event{{Kind: "conversation", Text: id}}
@@ -148,8 +148,8 @@ func (r *reader) End(exitCode int, stderrTail string) (agent.Reply, error) {
 		return out, agentError(exitCode, "Codex broke its protocol: %s", broken)
 	case r.last == "turn.failed":
 		return out, judge(exitCode, r.message)
-	case r.last == "" && r.asked != "" && r.thread == "" && strings.Contains(stderrTail, "no rollout found"):
-		return out, fmt.Errorf("there is no thread %s: %w", r.asked, agent.ErrConversationLost)
+	case r.last == "" && r.resumedThread != "" && r.thread == "" && strings.Contains(stderrTail, "no rollout found"):
+		return out, fmt.Errorf("there is no thread %s: %w", r.resumedThread, agent.ErrConversationLost)
 	case r.last == "" && exitCode != 0 && r.notice != "" && r.thread == "":
 		return out, judge(exitCode, r.notice)
 	case r.last == "" && exitCode != 0:

@@ -103,7 +103,7 @@ func (p *Program) Validate(given json.RawMessage) (json.RawMessage, error) {
 			return nil, options.Invalid(options.Index("command", i), "expected no NUL byte")
 		}
 	}
-	if c.Env, err = environment.Parse("env", fields["env"], environment.Refused{APIKeys: p.apiKeys}); err != nil {
+	if c.Env, err = environment.Parse("env", fields["env"], environment.RefusedNames{APIKeys: p.apiKeys}); err != nil {
 		return nil, err
 	}
 	if raw := fields["protocol"]; !options.Absent(raw) {

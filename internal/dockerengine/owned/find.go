@@ -40,7 +40,7 @@ func (c Container) find(ctx context.Context, e *dockerengine.Engine, in resource
 	}
 	if why := foreignReason(got, in, c.Image); why != "" {
 		return lookup{
-			presence: resource.NotOurs, container: got, evidence: c.evidence("a container that is not ours has the name %s: %s", in.Name, why),
+			presence: resource.Foreign, container: got, evidence: c.evidence("a container that is not ours has the name %s: %s", in.Name, why),
 			err: failure.New(failure.AlreadyExists, "a container that is not laufwerk's has the name %s (%s), and was not touched", in.Name, why).
 				WithHint("docker rename %s other-name", in.Name),
 		}

@@ -167,7 +167,7 @@ func (c Container) create(ctx context.Context, e *dockerengine.Engine, in resour
 	switch found.presence {
 	case resource.Present:
 		return c.acceptOrRemove(ctx, e, in, w, found)
-	case resource.NotOurs:
+	case resource.Foreign:
 		return resource.Result{Outcome: resource.NotDone, Err: found.err, Evidence: found.evidence}
 	case resource.Absent:
 		if !failure.Is(err, failure.AlreadyExists) {
@@ -278,7 +278,7 @@ func (c Container) Delete(ctx context.Context, in resource.Intent) resource.Resu
 	case resource.Absent:
 		return resource.Result{Outcome: resource.Done, Evidence: f.evidence}
 	case resource.Present:
-	case resource.NotOurs:
+	case resource.Foreign:
 		return resource.Result{Outcome: resource.NotDone, Err: f.err, Evidence: f.evidence}
 	default:
 		return resource.Result{Err: f.err, Evidence: f.evidence}

@@ -162,7 +162,7 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 					t.Errorf("%s: %+v", what, r)
 				}
 			}
-			if o := c.Observe(w.ctx(), in); o.Presence != resource.NotOurs || o.Resource != "" {
+			if o := c.Observe(w.ctx(), in); o.Presence != resource.Foreign || o.Resource != "" {
 				t.Errorf("%+v", o)
 			}
 			// What is recorded by its id is ours and gone, whoever has its name now.

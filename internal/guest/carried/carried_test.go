@@ -20,8 +20,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/failure"
 )
 
-// elsewhere is a platform that is not this process's.
-const elsewhere = "linux/another"
+// otherPlatform is a platform that is not this process's.
+const otherPlatform = "linux/another"
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -111,9 +111,9 @@ func TestABuildThatCarriesNoneSaysSo(t *testing.T) {
 		"nothing at all": New("laufwerk", home, nil), "as it was built": New("laufwerk", home, Files()),
 		"another one": New("laufwerk", home, fstest.MapFS{"linux-third.sha256": {Data: []byte(digestOf(""))}}),
 	} {
-		_, err := p.Path(t.Context(), elsewhere)
-		for _, err := range []error{p.Has(elsewhere), err} {
-			if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), elsewhere) || !strings.Contains(failure.As(err).Hint, "make release") {
+		_, err := p.Path(t.Context(), otherPlatform)
+		for _, err := range []error{p.Has(otherPlatform), err} {
+			if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), otherPlatform) || !strings.Contains(failure.As(err).Hint, "make release") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -158,11 +158,11 @@ func TestItIsUnpackedOnceAndAgainWhereItIsNotWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			home := t.TempDir()
 			p := New("laufwerk", home, carrying(whole))
-			must(t, p.Has(elsewhere))
+			must(t, p.Has(otherPlatform))
 			if found := names(t, home); len(found) > 0 {
 				t.Fatalf("looking made %q", found)
 			}
-			path, err := p.Path(bounded(t), elsewhere)
+			path, err := p.Path(bounded(t), otherPlatform)
 			must(t, err)
 			good(t, home, path, whole)
 			before, err := os.Lstat(path)
@@ -170,7 +170,7 @@ func TestItIsUnpackedOnceAndAgainWhereItIsNotWhole(t *testing.T) {
 			if damage != nil {
 				must(t, damage(home, path))
 			}
-			again, err := p.Path(bounded(t), elsewhere)
+			again, err := p.Path(bounded(t), otherPlatform)
 			if err != nil || again != path {
 				t.Fatalf("%q %v", again, err)
 			}
@@ -202,7 +202,7 @@ func TestWhatABuildCarriesDamaged(t *testing.T) {
 			home := t.TempDir()
 			carries := carrying(content("a"))
 			damage(carries)
-			path, err := New("laufwerk", home, carries).Path(bounded(t), elsewhere)
+			path, err := New("laufwerk", home, carries).Path(bounded(t), otherPlatform)
 			if err == nil || failure.Is(err, failure.NotReady) {
 				t.Fatalf("%q %v", path, err)
 			}
@@ -225,7 +225,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 			home := t.TempDir()
 			must(t, os.MkdirAll(filepath.Dir(filepath.Join(home, c.at)), 0o700))
 			must(t, os.WriteFile(filepath.Join(home, c.at), []byte("theirs"), 0o600))
-			_, err := New("laufwerk", home, carrying(whole)).Path(bounded(t), elsewhere)
+			_, err := New("laufwerk", home, carrying(whole)).Path(bounded(t), otherPlatform)
 			if !failure.Is(err, failure.HomeInvalid) || !strings.Contains(failure.As(err).Hint, c.hint) {
 				t.Fatalf("%v %q", err, failure.As(err).Hint)
 			}
@@ -242,7 +242,7 @@ func TestManyAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			path, err := New("laufwerk", home, carrying(whole)).Path(bounded(t), elsewhere)
+			path, err := New("laufwerk", home, carrying(whole)).Path(bounded(t), otherPlatform)
 			if err != nil {
 				t.Error(err)
 				return
@@ -259,12 +259,12 @@ func TestManyAtOnce(t *testing.T) {
 // A container that an earlier version made is started again by this one.
 func TestAProgramOfAnotherVersion(t *testing.T) {
 	home := t.TempDir()
-	path, err := New("laufwerk", home, carrying(content("old"))).Path(bounded(t), elsewhere)
+	path, err := New("laufwerk", home, carrying(content("old"))).Path(bounded(t), otherPlatform)
 	must(t, err)
 	for name, now := range map[string]Programs{"a release": New("laufwerk", home, carrying(content("new"))), "a plain build": New("laufwerk", home, nil)} {
 		must(t, now.Restore(bounded(t), path))
-		if now.Has(elsewhere) == nil {
-			next, err := now.Path(bounded(t), elsewhere)
+		if now.Has(otherPlatform) == nil {
+			next, err := now.Path(bounded(t), otherPlatform)
 			must(t, err)
 			if next == path {
 				t.Error("the two have one place")

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if home == "" {
 		os.Exit(m.Run())
 	}
-	if _, err := New("laufwerk", home, carrying(content("a"))).Path(context.Background(), elsewhere); err != nil {
+	if _, err := New("laufwerk", home, carrying(content("a"))).Path(context.Background(), otherPlatform); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -45,7 +45,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 		if why := isWhole(path, digestOf(whole)); why != nil && !errors.Is(why, fs.ErrNotExist) {
 			t.Errorf("%d: it is half there: %v", n, why)
 		}
-		got, perr := New("laufwerk", home, carrying(whole)).Path(bounded(t), elsewhere)
+		got, perr := New("laufwerk", home, carrying(whole)).Path(bounded(t), otherPlatform)
 		if perr != nil || got != path {
 			t.Fatalf("%d: %q %v", n, got, perr)
 		}

@@ -40,7 +40,7 @@ sys.stdout.buffer.write(files.SerializeToString())
 		t.Fatal(err)
 	}
 	official := index(files.GetFile())
-	for _, difference := range official.differences(ours()) {
+	for _, difference := range official.differences(generated()) {
 		t.Error(difference)
 	}
 
@@ -80,7 +80,7 @@ sys.stdout.buffer.write(files.SerializeToString())
 		}
 		p := index(copied.GetFile())
 		change(p)
-		if d := p.differences(ours()); len(d) != 1 {
+		if d := p.differences(generated()); len(d) != 1 {
 			t.Errorf("%s: %q", what, d)
 		}
 	}
@@ -91,7 +91,7 @@ func field(p *protocol, message, name string) *descriptorpb.FieldDescriptorProto
 	return m.GetField()[slices.IndexFunc(m.GetField(), func(f *descriptorpb.FieldDescriptorProto) bool { return f.GetName() == name })]
 }
 
-func ours() *protocol {
+func generated() *protocol {
 	var all []*descriptorpb.FileDescriptorProto
 	for _, f := range []protoreflect.FileDescriptor{wire.File_datamodel_proto, wire.File_openshell_proto, wire.File_sandbox_proto} {
 		all = append(all, protodesc.ToFileDescriptorProto(f))

@@ -36,10 +36,10 @@ func (p *Provider) make(ctx context.Context, in resource.Intent, create func(own
 	if err != nil {
 		return resource.Result{Outcome: resource.NotDone, Err: err}
 	}
-	if s.Gives == nil && p.c.UID == 0 && s.User != "0:0" {
+	if s.FileOwner == nil && p.c.UID == 0 && s.User != "0:0" {
 		return resource.Result{Outcome: resource.NotDone, Err: errors.New("the intent was written by another user")}
 	}
-	return p.directory(in, s, id).Make(ctx, s.Gives, []string{sessiondir.Home, sessiondir.Ops, sessiondir.Tmp}, func(*sessiondir.Folder) resource.Result {
+	return p.directory(in, s, id).Make(ctx, s.FileOwner, []string{sessiondir.Home, sessiondir.Ops, sessiondir.Tmp}, func(*sessiondir.Folder) resource.Result {
 		return create(p.container(in, s), ctx, in, s.containerSpec())
 	})
 }

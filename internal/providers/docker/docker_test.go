@@ -406,7 +406,7 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 	if r := w.Create(w.ctx(), in); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.AlreadyExists) {
 		t.Errorf("%+v", r)
 	}
-	if o := w.Observe(w.ctx(), in); o.Presence != resource.NotOurs {
+	if o := w.Observe(w.ctx(), in); o.Presence != resource.Foreign {
 		t.Errorf("%+v", o)
 	}
 	if r := w.Delete(w.ctx(), in); r.Outcome == resource.Done {
@@ -421,7 +421,7 @@ func TestStrangersAreNeverTouched(t *testing.T) {
 func TestAnEngineOfAnotherHostRunsNothing(t *testing.T) {
 	proxy := engine.NewProxy(t, engine.Endpoint(t))
 	w := newProviderFixture(t, proxy.Endpoint)
-	proxy.Elsewhere(w.dir)
+	proxy.OnOtherHost(w.dir)
 	in, sb := w.open(w.target(`{"image":"`+busybox+`"}`), false)
 	ctx, cancel := context.WithTimeout(w.ctx(), 5*time.Second) // of the time that its first process has
 	defer cancel()

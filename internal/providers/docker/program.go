@@ -103,7 +103,7 @@ const installLimit = 20 * time.Minute
 func (s *sandbox) install(ctx context.Context, program agent.Program) (string, error) {
 	name, title, recipe := program.Name(), program.Title(), program.Recipe()
 	for _, f := range recipe.PNPMFiles() {
-		if err := sessiondir.PutFile(s.spec.Dir, recipeDir, agent.File{Path: f.Name, Content: f.Content, Mode: 0o644}, s.spec.Gives); err != nil {
+		if err := sessiondir.PutFile(s.spec.Dir, recipeDir, agent.File{Path: f.Name, Content: f.Content, Mode: 0o644}, s.spec.FileOwner); err != nil {
 			return "", failure.Wrap(err, failure.Failed, "put the recipe of %s into the session's home", title)
 		}
 	}
@@ -164,7 +164,7 @@ func (s *sandbox) putSecret(ctx context.Context, program, name string, content [
 	if err != nil {
 		return err
 	}
-	return sessiondir.PutSymlink(s.spec.Dir, program, name, at, s.spec.Gives)
+	return sessiondir.PutSymlink(s.spec.Dir, program, name, at, s.spec.FileOwner)
 }
 
 // PutFile puts a file into a program's home; a secret one only into the container's memory.
@@ -172,7 +172,7 @@ func (s *sandbox) PutFile(ctx context.Context, program string, f agent.File) err
 	if f.Secret {
 		return s.putSecret(ctx, program, f.Path, f.Content)
 	}
-	return sessiondir.PutFile(s.spec.Dir, program, f, s.spec.Gives)
+	return sessiondir.PutFile(s.spec.Dir, program, f, s.spec.FileOwner)
 }
 
 // Secrets are the tokens of the user's logins, and variables whose names say what they are.

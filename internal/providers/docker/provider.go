@@ -212,13 +212,13 @@ func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def target
 
 func inspectImage(ctx context.Context, e *dockerengine.Engine, cache imagecache.Cache, c config) (api.InspectResponse, error) {
 	if c.Image != "" {
-		return imagecache.Own(ctx, e, c.Image, c.ID)
+		return imagecache.FindOwn(ctx, e, c.Image, c.ID)
 	}
 	r, err := readReceipt(cache, c)
 	if err != nil {
 		return api.InspectResponse{}, err
 	}
-	return cache.Prepared(ctx, e, r)
+	return cache.FindPrepared(ctx, e, r)
 }
 
 // readReceipt is that of the prepared image which a target without one of its own uses.

@@ -79,7 +79,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 	b := &sandbox{p: p, e: e, intent: in, spec: s, config: c, vars: own, arch: e.Facts().Arch, running: got.State.Running}
 	b.env = slices.Concat([]string{"PATH=" + standardPath}, imageVariables(got.Config.Env, p.c.Programs.Refused()), []string{"HOME=" + homeDir, "TMPDIR=" + tmpDir}, own, []string{supervise.MarkVariable + "=" + s.Mark})
 	b.guest = &guestclient.Sandbox{
-		Backend: containerBackend{b}, Dir: s.Dir, Ops: opsDir, FileOwner: s.Gives, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
+		Backend: containerBackend{b}, Dir: s.Dir, Ops: opsDir, FileOwner: s.FileOwner, Name: "the container " + in.Name, Env: crash.Environment(p.c.Vars), Patience: p.patience,
 	}
 	if s.Serves {
 		b.guest.Standby = guestclient.Standby{Socket: filepath.Join(s.Dir, sessiondir.Ops, guest.StandbyName), Taken: &p.takenSockets}
@@ -89,7 +89,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 
 // imageVariables are the variables of an image that commands get: not those that the option env refuses, so that no agent falls
 // back to an API key.
-func imageVariables(env []string, refused environment.Refused) []string {
+func imageVariables(env []string, refused environment.RefusedNames) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return refused.Has(name)
@@ -249,7 +249,7 @@ func (s *sandbox) kill(ctx context.Context) supervise.FenceResult {
 }
 
 func (s *sandbox) tree() sessiondir.Tree {
-	return sessiondir.Tree{Host: s.spec.Workspace, Seen: workdir, User: s.spec.Gives, ReadOnly: s.spec.ReadOnly}
+	return sessiondir.Tree{Host: s.spec.Workspace, Seen: workdir, User: s.spec.FileOwner, ReadOnly: s.spec.ReadOnly}
 }
 
 // ReadFile reads a file of the workspace, from this host's side.

@@ -42,7 +42,7 @@ type spec struct {
 	Image     string            `json:"image"`  // id
 	Prepared  bool              `json:"prepared,omitempty"`
 	User      string            `json:"user"`            // uid:gid in the container
-	Gives     *sessiondir.User  `json:"gives,omitempty"` // owner of files on this host; nil is the worker
+	FileOwner *sessiondir.User  `json:"gives,omitempty"` // owner of files on this host; nil is the worker
 	UserNS    string            `json:"userns,omitempty"`
 	Network   string            `json:"network"`
 	Resources targets.Resources `json:"resources,omitzero"`
@@ -97,7 +97,7 @@ func (p *Provider) plan(ctx context.Context, f sessionBase, s providers.SessionS
 		Prepared: f.image.prepared, Network: f.config.Network, Resources: f.config.Resources, Binary: binary, Nonce: hex.EncodeToString(nonce), Serves: hasStandby(f.config.Resources),
 	}
 	w := owned.ContainerUserFor(f.engine.Facts(), p.c.UID, p.c.GID)
-	out.User, out.Gives, out.UserNS, out.Volumes = w.User, fileOwner(w), w.UserNS, owned.Volumes(f.image.image)
+	out.User, out.FileOwner, out.UserNS, out.Volumes = w.User, fileOwner(w), w.UserNS, owned.Volumes(f.image.image)
 	raw, err := json.Marshal(out)
 	return providers.Plan{Spec: raw, Image: f.image.image.ID}, err
 }

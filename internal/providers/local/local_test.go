@@ -334,7 +334,7 @@ func TestAStrangersDirectoryIsNeverTouched(t *testing.T) {
 			if r := p.Create(ctx, in); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.AlreadyExists) {
 				t.Errorf("create: %+v", r)
 			}
-			if o := p.Observe(ctx, in); o.Presence != resource.NotOurs {
+			if o := p.Observe(ctx, in); o.Presence != resource.Foreign {
 				t.Errorf("observe: %+v", o)
 			}
 			if r := p.Delete(ctx, in); r.Outcome != resource.NotDone || r.Err == nil {

@@ -328,7 +328,7 @@ func TestStrangersAreNotTouched(t *testing.T) {
 				if r := k.Create(bounded(t), in); r.Outcome != resource.NotDone || !failure.Is(r.Err, failure.AlreadyExists) {
 					t.Errorf("create: %v %v", r.Outcome, r.Err)
 				}
-				if o := k.Observe(bounded(t), in); o.Presence != resource.NotOurs {
+				if o := k.Observe(bounded(t), in); o.Presence != resource.Foreign {
 					t.Errorf("observe: %v %v", o.Presence, o.Err)
 				}
 			}

@@ -125,7 +125,7 @@ func TestEveryFaultOfAnObservation(t *testing.T) {
 }
 
 // A deletion that overtakes a creation leaves a container that the gateway knows nothing of.
-func TestAnOrphanIsOursByItsIdentity(t *testing.T) {
+func TestAnOrphanIsIdentified(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]func(k *worker, in resource.Intent) resource.Result{
 		"alone": func(k *worker, in resource.Intent) resource.Result { return k.Delete(bounded(k.w.t), in) },

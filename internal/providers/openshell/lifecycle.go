@@ -84,7 +84,7 @@ func (l location) resolveNameTaken(ctx context.Context, refusal error) resource.
 	case resource.Present:
 		l.intent.Resource = f.sandbox.GetMetadata().GetId()
 		return l.acceptOrDelete(ctx, f.sandbox)
-	case resource.NotOurs:
+	case resource.Foreign:
 		return resource.Result{Outcome: resource.NotDone, Err: f.err, Evidence: f.evidence}
 	}
 	return resource.Result{Err: errors.Join(refusal, f.err), Evidence: f.evidence}

@@ -76,7 +76,7 @@ func (l location) identify(got *wire.Sandbox) sighting {
 	}
 	if why != "" {
 		return sighting{
-			presence: resource.NotOurs, sandbox: got, evidence: l.p.evidence("a sandbox that is not ours has the name %s: %s", name, why),
+			presence: resource.Foreign, sandbox: got, evidence: l.p.evidence("a sandbox that is not ours has the name %s: %s", name, why),
 			err: failure.New(failure.AlreadyExists, "a sandbox that is not laufwerk's has the name %s at the gateway %q (%s), and was not touched", name, l.s.Gateway, why).
 				WithHint("openshell sandbox get %s --gateway %s", name, failure.Quote(l.s.Gateway)),
 		}
@@ -231,7 +231,7 @@ func (l location) deleteAndWait(ctx context.Context) resource.Result {
 		}
 	case resource.Absent:
 		evidence = f.evidence
-	case resource.NotOurs:
+	case resource.Foreign:
 		return resource.Result{Outcome: resource.NotDone, Err: f.err, Evidence: f.evidence}
 	default:
 		return resource.Result{Err: f.err, Evidence: f.evidence}

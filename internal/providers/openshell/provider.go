@@ -332,9 +332,9 @@ func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def target
 		if err != nil {
 			return api.InspectResponse{}, err
 		}
-		return cache.Prepared(ctx, e, r)
+		return cache.FindPrepared(ctx, e, r)
 	}
-	i, err := imagecache.Own(ctx, e, c.Image, c.ID)
+	i, err := imagecache.FindOwn(ctx, e, c.Image, c.ID)
 	if err != nil {
 		return i, err
 	}

@@ -80,7 +80,7 @@ func (b *sandbox) find(ctx context.Context) (*wire.Sandbox, error) {
 	case resource.Present:
 	case resource.Absent:
 		return nil, lostError(b.l.intent, "there is no sandbox %s with the id %s any more at the %s", b.l.intent.Name, b.l.intent.Resource, b.l.intent.Endpoint)
-	case resource.NotOurs:
+	case resource.Foreign:
 		return nil, lostError(b.l.intent, "%v", f.err)
 	default:
 		return nil, failure.Wrap(f.err, failure.NotReady, "look at the sandbox %s", b.l.intent.Name)

@@ -117,21 +117,21 @@ func (f *Folder) identify(name string) (resource.Presence, error) {
 	}
 	at := filepath.Join(filepath.Dir(f.dir), name)
 	if info.Type != safefs.Dir {
-		return resource.NotOurs, fmt.Errorf("%s is a %s", at, info.Type)
+		return resource.Foreign, fmt.Errorf("%s is a %s", at, info.Type)
 	}
 	b, _, err := f.parent.ReadFile(name+"/"+identity, maxIdentity)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := f.parent.Lstat(name); errors.Is(err, fs.ErrNotExist) { // somebody else ends it, too
 			return resource.Absent, nil
 		}
-		return resource.NotOurs, fmt.Errorf("%s has no %s", at, identity)
+		return resource.Foreign, fmt.Errorf("%s has no %s", at, identity)
 	}
 	if err != nil {
 		return resource.Unobserved, err
 	}
 	var id Identity
 	if err := json.Unmarshal(b, &id); err != nil || id != f.id {
-		return resource.NotOurs, fmt.Errorf("%s belongs to another session", at)
+		return resource.Foreign, fmt.Errorf("%s belongs to another session", at)
 	}
 	return resource.Present, nil
 }
@@ -142,7 +142,7 @@ func (f *Folder) Make(ctx context.Context, user *User, within ...string) (found 
 	switch presence, err := f.identify(f.name); presence {
 	case resource.Present:
 		return true, nil
-	case resource.NotOurs:
+	case resource.Foreign:
 		return false, failure.New(failure.AlreadyExists, "%v, and is left alone", err).WithPaths(f.dir)
 	case resource.Unobserved:
 		return false, failure.Wrap(err, failure.OutcomeUnknown, "look at %s", f.dir)
@@ -218,7 +218,7 @@ func (f *Folder) rename(from, to string) error {
 // and is not ours is AlreadyExists; what cannot be removed is named.
 func (f *Folder) Remove(ctx context.Context) error {
 	switch presence, err := f.identify(f.name); presence {
-	case resource.NotOurs:
+	case resource.Foreign:
 		return failure.New(failure.AlreadyExists, "%v, and is left alone", err).WithPaths(f.dir)
 	case resource.Unobserved:
 		return err
@@ -260,7 +260,7 @@ func (f *Folder) WriteNote(name string) error {
 // HasNote says whether a note was left. Where there is no directory of ours, none was.
 func (f *Folder) HasNote(name string) (bool, error) {
 	presence, err := f.identify(f.name)
-	if presence == resource.Absent || presence == resource.NotOurs {
+	if presence == resource.Absent || presence == resource.Foreign {
 		return false, nil
 	}
 	if presence != resource.Present {

@@ -61,7 +61,7 @@ func (s Session) Observe(o resource.Observation, id string) resource.Observation
 	defer at.Close()
 	presence, err := at.Identify()
 	o.Evidence = append(o.Evidence, s.evidence("%s %s, and directory %s at %s", s.What, o.Presence, presence, s.Dir)...)
-	if presence == resource.NotOurs || presence == resource.Absent { // ours is gone, whoever took its place
+	if presence == resource.Foreign || presence == resource.Absent { // ours is gone, whoever took its place
 		return resource.Observation{Presence: o.Presence, Resource: id, Evidence: o.Evidence}
 	}
 	return resource.Observation{Presence: presence, Resource: id, Evidence: o.Evidence, Err: err}

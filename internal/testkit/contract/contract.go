@@ -114,14 +114,14 @@ func (c Case) made(t *testing.T) resource.Intent {
 	if r.Resource != "" {
 		in.Resource = r.Resource
 	}
-	t.Cleanup(func() { c.gone(t, in) })
+	t.Cleanup(func() { c.deleteUntilAbsent(t, in) })
 	if r.Outcome != resource.Done || r.Resource == "" || r.Err != nil {
 		t.Fatalf("%+v", r)
 	}
 	return in
 }
 
-func (c Case) gone(t *testing.T, in resource.Intent) {
+func (c Case) deleteUntilAbsent(t *testing.T, in resource.Intent) {
 	t.Helper()
 	for ctx := bounded(t); ; time.Sleep(10 * time.Millisecond) { // to be asked for is not to be gone
 		if r := c.Provider.Delete(ctx, in); r.Outcome != resource.Done {
@@ -149,7 +149,7 @@ func (c Case) life(t *testing.T) {
 			t.Errorf("resolved: %+v, made was %s", r, in.Resource)
 		}
 	}
-	c.gone(t, in)
+	c.deleteUntilAbsent(t, in)
 	if r := c.Provider.Delete(bounded(t), in); r.Outcome != resource.Done {
 		t.Errorf("a second delete: %+v", r)
 	}

@@ -187,9 +187,9 @@ func Say(change func(body []byte) []byte) Fault {
 	}}
 }
 
-// Elsewhere lets the engine be one of another host: what it mounts of a directory of this one, as it was asked, is a directory
+// OnOtherHost lets the engine be one of another host: what it mounts of a directory of this one, as it was asked, is a directory
 // of its own. It says as ever that all is as it was asked for.
-func (p *Proxy) Elsewhere(dir string) {
+func (p *Proxy) OnOtherHost(dir string) {
 	p.t.Helper()
 	own := p.t.TempDir()
 	p.On(Create, 0, Ask(func(body []byte) []byte {
