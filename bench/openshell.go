@@ -206,7 +206,7 @@ func (r *bare) create() error {
 	made, _, err := r.g.Create(r.b, r.request)
 	for err == nil && made.GetStatus().GetPhase() != wire.SandboxPhase_SANDBOX_PHASE_READY {
 		if made.GetStatus().GetPhase() == wire.SandboxPhase_SANDBOX_PHASE_ERROR {
-			return fmt.Errorf("the sandbox did not come up: %v", made.GetStatus())
+			return fmt.Errorf("the sandbox did not become ready: %v", made.GetStatus())
 		}
 		time.Sleep(pollInterval)
 		made, _, err = r.g.Get(r.b, r.request.GetName())

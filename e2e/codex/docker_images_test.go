@@ -124,7 +124,7 @@ func TestCodexIsInstalledInASession(t *testing.T) {
 		t.Errorf("%d requests in %v", len(n), w.Model.Threads())
 	}
 	logs := w.MustRun([]int{0}, "runs", "logs", w.ListRuns()[0].ID)
-	if strings.Count(logs, "installing Codex "+codex.Version+" in the session: the image "+engine.Base+" does not carry it") != 1 || !strings.Contains(logs, "Progress: resolved ") {
+	if strings.Count(logs, "installing Codex "+codex.Version+" in the session: the image "+engine.Base+" does not contain it") != 1 || !strings.Contains(logs, "Progress: resolved ") {
 		t.Errorf("what took its time is not told, or more than once:\n%s", logs)
 	}
 	w.CheckNoSecret(out, errs, logs)

@@ -171,7 +171,7 @@ func TestCodexAnswersWhatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	w := e2e.NewCodexMachine(t, testkit.Say("I think so"))
 	code, out, errs := w.Run(nil, "run", "schema", "--no-input")
-	if code != 7 || !strings.Contains(errs, "does not fit the schema") {
+	if code != 7 || !strings.Contains(errs, "does not match the schema") {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 	w.MustRun([]int{0}, "cleanup", "--all", "--discard-changes")

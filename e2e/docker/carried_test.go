@@ -120,7 +120,7 @@ func TestDockerWithTheProgramThatAReleaseCarries(t *testing.T) {
 	var unpacked string
 	b.Program, unpacked = release(t)
 	unpacked = filepath.Join(b.Home, unpacked)
-	if out := b.MustRun([]int{4, 0}, "doctor", "--json"); !strings.Contains(out, "this build brings the supervisor for them") {
+	if out := b.MustRun([]int{4, 0}, "doctor", "--json"); !strings.Contains(out, "this build contains the supervisor for them") {
 		t.Errorf("%s", out)
 	}
 	if _, err := os.Lstat(filepath.Dir(filepath.Dir(unpacked))); err == nil {

@@ -291,7 +291,7 @@ func TestAnEngineWithANewIdentity(t *testing.T) {
 	if rep := cleanUp(b, 0, "--all", "--accept-identity", old+"="+now); len(rep.Released) != 1 {
 		t.Errorf("%+v", rep)
 	}
-	refused(2, "nothing that may exist records", old+"="+now)
+	refused(2, "no claim of a resource that may exist records", old+"="+now)
 	for _, id := range []string{of.ID, free.ID} {
 		c := l.must(l.driver.Get(t.Context(), id))
 		if len(c.Accepted) != 1 || c.Accepted[0].Old != old || c.Accepted[0].New != now || c.Accepted[0].At.IsZero() || len(c.Accepted[0].Who.Chain) == 0 {

@@ -65,7 +65,7 @@ func TestDoctorOfContainers(t *testing.T) {
 		t.Error("doctor made a home")
 	}
 	identity := got[len(got)-1].Message
-	if _, out, _ := b.Run(nil, "doctor", "--execution", "docker"); strings.Count(identity, ":") > 10 && strings.Contains(out, identity) || !strings.Contains(out, "no claim names another one than the docker engine ") {
+	if _, out, _ := b.Run(nil, "doctor", "--execution", "docker"); strings.Count(identity, ":") > 10 && strings.Contains(out, identity) || !strings.Contains(out, "no claim records an identity other than the docker engine ") {
 		t.Errorf("people read the engine's identity whole: %s\n%s", identity, out)
 	}
 
@@ -189,7 +189,7 @@ func TestProbeOfContainers(t *testing.T) {
 	} {
 		writeTarget(b, c.options)
 		got, _ := doctorChecks(b, "target.docker.probe", nil, "--probe")
-		if len(got) != 2 || got[0].Status != "pass" || !strings.Contains(got[0].Message, "saw the files of this host") {
+		if len(got) != 2 || got[0].Status != "pass" || !strings.Contains(got[0].Message, "with access to files and locks of this host") {
 			t.Fatalf("%s: %v", c.options, got)
 		}
 		if got[1].ID != "target.docker.probe.tools" || got[1].Status != c.status || !strings.Contains(got[1].Message, c.lacks) {

@@ -356,7 +356,7 @@ func TestDockerEngineOfAnotherHost(t *testing.T) {
 	b := e2e.NewDockerMachine(t, engine.Endpoint(t))
 	b.Proxy.OnOtherHost(b.Home)
 	got, code := doctorChecks(b, "target.docker.probe", nil, "--probe")
-	if code != 4 || len(got) != 1 || got[0].Status != "fail" || !strings.Contains(got[0].Message, "seems to have other files") {
+	if code != 4 || len(got) != 1 || got[0].Status != "fail" || !strings.Contains(got[0].Message, "seems to use another file system") {
 		t.Errorf("exit %d: %v", code, got)
 	}
 	b.CheckClean()

@@ -281,7 +281,7 @@ func TestOpenShellWithAnImageOfItsOwn(t *testing.T) {
 
 	s.Image = engine.Base
 	s.WriteTarget()
-	const why = "is no prepared one"
+	const why = "is not a prepared image"
 	if code, out, errs := s.Run(nil, "doctor", "--execution", "openshell", "--json"); code == 0 || !strings.Contains(out, why) {
 		t.Errorf("doctor: exit %d\n%s%s", code, out, errs)
 	}

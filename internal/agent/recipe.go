@@ -142,7 +142,7 @@ func readReceipt(home, program string) (Receipt, error) {
 		return r, failure.New(failure.NotReady, "the receipt of %s does not say where the program is", program).WithPaths(path)
 	}
 	if info, err := files.Stat(r.Path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return r, failure.New(failure.NotReady, "%s was prepared, and is not there any more", program).WithPaths(r.Path)
+		return r, failure.New(failure.NotReady, "%s was prepared, and no longer exists", program).WithPaths(r.Path)
 	}
 	return r, nil
 }

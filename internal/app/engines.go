@@ -18,7 +18,7 @@ type engines struct {
 // at is the engine at an endpoint, "" is the one that the settings lead to.
 func (e *engines) at(ctx context.Context, host string) (*dockerengine.Engine, error) {
 	if e == nil {
-		return nil, failure.New(failure.SettingsInvalid, "no engine is looked for before the settings are right").WithHint("laufwerk config")
+		return nil, failure.New(failure.SettingsInvalid, "not checked: the settings are invalid").WithHint("laufwerk config")
 	}
 	at, err := e.find()
 	switch {

@@ -45,11 +45,11 @@ func (d *Driver) ReadAcceptance(ctx context.Context, f Filter, change string, by
 	}
 	switch {
 	case len(recorded) == 0:
-		return a, refused(failure.Usage, "nothing that may exist records the identity of an engine or a gateway")
+		return a, refused(failure.Usage, "no claim of a resource that may exist records the identity of an engine or a gateway")
 	case a.Old == "" && !strings.Contains(change, "="):
 		return a, refused(failure.Usage, "%q is not OLD=NEW", change)
 	case a.Old == "":
-		return a, refused(failure.Usage, "%q does not begin with an identity that claims record, followed by = and another one; recorded is %s", change, strings.Join(recorded, " and "))
+		return a, refused(failure.Usage, "%q does not begin with an identity that claims record, followed by = and another one; recorded: %s", change, strings.Join(recorded, " and "))
 	}
 	r, _ := d.listingManager(of)
 	if _, err := r.List(ctx, of.Intent); err == nil {

@@ -117,7 +117,7 @@ func (c Claim) wasNeverAllocated() bool {
 // create creates the resource. The intent is durable, and nothing of an earlier attempt exists.
 func (d *Driver) create(ctx context.Context, c Claim, r resource.Manager) (Claim, error) {
 	if err := ctx.Err(); err != nil {
-		c, cerr := d.applyEvent(ctx, c.ID, Rejected, d.withEvidence("not asked for: the operation was cancelled first", ""))
+		c, cerr := d.applyEvent(ctx, c.ID, Rejected, d.withEvidence("not requested: the operation was cancelled first", ""))
 		return c, errors.Join(failure.Wrap(err, failure.Cancelled, "make the %s", c.name()), cerr)
 	}
 	crash.Point("claims/before-create")
@@ -201,7 +201,7 @@ func (d *Driver) recordAllocated(ctx context.Context, c Claim, res resource.Resu
 func (d *Driver) recordRejection(ctx context.Context, c Claim, res resource.Result) (Claim, error) {
 	cause := failure.Wrap(res.Err, failure.Failed, "make the %s", c.name())
 	if cause == nil {
-		cause = failure.New(failure.Failed, "the %s was not made, and its provider does not say why", c.name())
+		cause = failure.New(failure.Failed, "the %s was not made, and its provider gives no reason", c.name())
 	}
 	done, err := d.applyEvent(ctx, c.ID, Rejected, d.withEvidence("creating: "+describeOutcome(res.Outcome, res.Err), "", res.Evidence...))
 	if err != nil && !isIllegalTransition(err) {

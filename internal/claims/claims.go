@@ -121,7 +121,7 @@ func (c Claim) Matches(name, owner, claimLabel, image string, created time.Time)
 type Identification struct {
 	Found resource.Summary
 	Claim Claim // the zero value for a foreign resource
-	Late  bool  // it arrived after its claim was released; see Readopt
+	Late  bool  // it appeared after its claim was released; see Readopt
 }
 
 // HasClaim says whether the resource is ours. Foreign ones are left alone.

@@ -130,8 +130,8 @@ func (d *Driver) readClaim(ctx context.Context, id string) (c Claim, err error) 
 func (d *Driver) resources(c Claim) (resource.Manager, error) {
 	r, ok := d.o.Resources(c.Kind, c.Provider)
 	if !ok {
-		return nil, failure.New(failure.Unsupported, "this version of laufwerk cannot reach the %s %s: it knows no provider %q", c.Kind, c.ID, c.Provider).
-			WithHint("use the version that made it (laufwerk claims show %s says when)", c.ID)
+		return nil, failure.New(failure.Unsupported, "this version of laufwerk cannot reach the %s %s: it has no provider %q", c.Kind, c.ID, c.Provider).
+			WithHint("use the version that created it (laufwerk claims show %s shows when)", c.ID)
 	}
 	return r, nil
 }
@@ -182,8 +182,11 @@ func (c Claim) name() string {
 
 // CleanupHint is the command that tries to release a claim again.
 func (c Claim) CleanupHint() string {
-	if c.Run == "" {
+	switch {
+	case c.Run == "":
 		return "laufwerk cleanup --all"
+	case c.Keep != "":
+		return "laufwerk diff " + c.Run + "\nlaufwerk cleanup " + c.Run + " --discard-changes"
 	}
 	return "laufwerk cleanup " + c.Run
 }

@@ -107,7 +107,7 @@ func (d *Driver) SetKeep(ctx context.Context, id, reason string) (c Claim, err e
 // the exact identity of what may be left behind.
 func (d *Driver) Abandon(ctx context.Context, id, reason string) (Claim, error) {
 	if strings.TrimSpace(reason) == "" {
-		return Claim{}, failure.New(failure.Usage, "abandoning a claim needs a reason, which is kept for ever").
+		return Claim{}, failure.New(failure.Usage, "abandoning a claim needs a reason, which is recorded permanently").
 			WithHint("laufwerk claims abandon %s --reason '...'", id)
 	}
 	c, err := d.readClaim(ctx, id)
@@ -122,7 +122,7 @@ func (d *Driver) Abandon(ctx context.Context, id, reason string) (Claim, error) 
 	}
 	e := failure.New(failure.RunState, "the %s is %s: there is nothing to abandon", c.name(), c.State).WithHint("laufwerk claims show %s", id)
 	if c.State == Allocated {
-		e.Message = "the " + c.name() + " is allocated, and its end was never tried"
+		e.Message = "the " + c.name() + " is allocated, and its removal was never tried"
 		e.Hint = c.CleanupHint()
 	}
 	return c, e

@@ -24,7 +24,7 @@ func (d *Driver) Release(ctx context.Context, id string) (Claim, error) {
 	}
 	if c.Keep != "" {
 		return c, failure.New(failure.Retained, "the %s is kept: %s", c.name(), c.Keep).
-			WithHint("%s --discard-changes", c.CleanupHint()).WithField("claim", c.ID).WithField("state", c.State).WithField("kept", c.Keep)
+			WithHint("%s", c.CleanupHint()).WithField("claim", c.ID).WithField("state", c.State).WithField("kept", c.Keep)
 	}
 	r, err := d.resources(c)
 	if err != nil {
@@ -144,14 +144,14 @@ func retainedError(c Claim, cause error) error {
 	e.Conditions = []failure.Condition{{ID: c.ID, Message: fmt.Sprintf("%s: %s", c.State, last)}}
 	if strings.HasPrefix(last, resource.Foreign.String()) {
 		e.Message = fmt.Sprintf("something that is not laufwerk's has the name of the %s, and was not touched: ", c.name())
-		e.Hint = fmt.Sprintf("laufwerk claims show %[1]s\nlaufwerk claims abandon %[1]s --reason '...'   # once you have looked at it", c.ID)
+		e.Hint = fmt.Sprintf("laufwerk claims show %[1]s\nlaufwerk claims abandon %[1]s --reason '...'   # after you have checked it yourself", c.ID)
 	}
 	f := failure.As(cause)
 	if f != nil && f.Kind == failure.NotReady && f.Hint != "" && e.Hint == c.CleanupHint() { // before that the other side has to be there
 		e.Hint = f.Hint + "\n" + c.CleanupHint()
 	}
 	if f != nil && f.Fields["answers"] != nil { // an endpoint of another identity
-		e.Hint = fmt.Sprintf("%s   # once that one answers again\n%s --accept-identity %s   # if it is the same one, moved or set up anew",
+		e.Hint = fmt.Sprintf("%s   # when the recorded one answers again\n%s --accept-identity %s   # if it is the same one, moved or set up again",
 			c.CleanupHint(), c.CleanupHint(), failure.Quote(fmt.Sprintf("%s=%v", c.Intent.Endpoint, f.Fields["answers"])))
 	}
 	e.Message += last

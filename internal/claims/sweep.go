@@ -223,7 +223,7 @@ func (d *Driver) releaseAll(ctx context.Context, list []Claim, there []resource.
 	crash.Point("claims/after-delete-all")
 	for i, c := range requested {
 		if i >= len(ended) {
-			ended = append(ended, resource.Deletion{Observation: resource.Observation{Err: fmt.Errorf("the provider %s says nothing of it", c.Provider)}})
+			ended = append(ended, resource.Deletion{Observation: resource.Observation{Err: fmt.Errorf("the provider %s reports nothing about it", c.Provider)}})
 		}
 		o := ended[i].Observation
 		c, err := d.advance(ctx, c, eventOf(o), d.withEvidence(describeOutcome(o.Presence, o.Err), o.Resource, append(ended[i].Result.Evidence, o.Evidence...)...))

@@ -245,7 +245,7 @@ func retainedError(rep Report) error {
 		return nil
 	}
 	first := rep.Retained[0]
-	e := failure.New(failure.Retained, "the end of %d resources could not be confirmed; the first is %s %s: %s", len(rep.Retained), first.Kind, first.Claim, first.Last)
+	e := failure.New(failure.Retained, "the removal of %d resources could not be confirmed; the first is %s %s: %s", len(rep.Retained), first.Kind, first.Claim, first.Last)
 	return e.WithHint("%s", first.Hint)
 }
 
@@ -335,7 +335,7 @@ func (c *cleaner) cleanLeased(ctx context.Context, list []*leasedRun, loose []cl
 	for _, w := range list {
 		if living[w.run.ID] {
 			for _, one := range w.workspaces {
-				c.rep.Retained = append(c.rep.Retained, claimResult(one, "a session over it may still write", one.CleanupHint()))
+				c.rep.Retained = append(c.rep.Retained, claimResult(one, "a session on it may still write", one.CleanupHint()))
 			}
 			continue
 		}
@@ -369,7 +369,7 @@ func (c *cleaner) releasableWorkspaces(ctx context.Context, w *leasedRun) (relea
 			if one, err = keepWorkspace(ctx, c.s, one, why, c.q.DryRun); err != nil {
 				return nil, err
 			}
-			k := claimResult(one, one.Last, "laufwerk diff "+one.Run+"\n"+one.CleanupHint()+" --discard-changes")
+			k := claimResult(one, one.Last, one.CleanupHint())
 			k.Kept = why
 			c.rep.Kept = append(c.rep.Kept, k)
 			continue
@@ -393,7 +393,7 @@ func keepWorkspace(ctx context.Context, s *runs.Service, c claims.Claim, why str
 }
 
 func requireFinished(s *runs.Service, r runs.Run) error {
-	e := failure.New(failure.RunState, "run %s is %s and not over", r.ID, r.State)
+	e := failure.New(failure.RunState, "run %s is %s and has not ended", r.ID, r.State)
 	if w, live := s.Worker(r.ID); live {
 		e.Message += "; its worker is " + w.String()
 		return e.WithHint("laufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID)

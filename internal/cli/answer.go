@@ -53,7 +53,7 @@ $ laufwerk answer 261129-k3f9x2ab comment --input @comment.txt --no-resume`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Input, "input", "", "read the answer from `@file`, or - for stdin: every user of this machine can read arguments")
+	f.StringVar(&o.Input, "input", "", "read the answer from `@file`, or - for stdin, since every user of this machine can read arguments")
 	f.StringVar(&o.Digest, "digest", "", "answer only if the question is about the content with this `DIGEST`")
 	f.BoolVar(&o.NoResume, "no-resume", false, "record the answer without continuing the run")
 	return cmd

@@ -11,7 +11,7 @@ import (
 )
 
 func newClaims(d *Deps) *cobra.Command {
-	g := newGroup("claims", "List and show the resources that runs allocate, and abandon claims that cannot be proved",
+	g := newGroup("claims", "List and show the resources that runs allocate, and abandon claims that cannot be released",
 		newClaimsList(d), newClaimsShow(d), newClaimsAbandon(d))
 	g.GroupID = sectionOperate
 	return g

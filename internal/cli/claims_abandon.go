@@ -27,7 +27,7 @@ exist, and records it permanently with your reason. A claim is refused if laufwe
 			return runClaimsAbandon(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.Reason, "reason", "", "record this `TEXT` as the reason why nothing can be proved (required)")
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "record `TEXT` as the reason (required)")
 	return cmd
 }
 

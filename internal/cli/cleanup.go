@@ -27,7 +27,7 @@ func newCleanup(d *Deps) *cobra.Command {
 released when the absence of the resource was observed; what could not be confirmed is listed with the command to type next,
 and the exit code is 6. Workspaces with changes that were never written back are kept unless --discard-changes is given.
 
-The answers of another engine prove nothing. If an engine is the same but now reports another identity, for example because
+Answers of another engine are not accepted as proof. If an engine is the same but now reports another identity, for example because
 its data root was moved, --accept-identity OLD=NEW accepts that: OLD is the identity that the claims record, NEW the one that
 the engine reports now. Who accepted it is recorded with each claim.`,
 		Example: `$ laufwerk cleanup 261129-k3f9x2ab
@@ -53,7 +53,7 @@ $ laufwerk cleanup --all --accept-identity 'docker engine ID at /old=docker engi
 	f.BoolVar(&o.Request.Cancel, "cancel", false, "also cancel runs that have not ended and that no worker process executes")
 	f.BoolVar(&o.Request.DryRun, "dry-run", false, "only list what would be removed")
 	f.BoolVar(&o.Request.Discard, "discard-changes", false, "also remove workspaces with changes that were never written back")
-	f.StringVar(&o.Request.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD now reports the identity NEW")
+	f.StringVar(&o.Request.Accept, "accept-identity", "", "`OLD=NEW`: accept that the engine with the recorded identity OLD now reports NEW")
 	return cmd
 }
 

@@ -16,7 +16,7 @@ func newConfig(d *Deps) *cobra.Command {
 		Use:   "config",
 		Short: "Print every setting with its value and where it comes from",
 		Long: `Print every setting with its value and where it comes from: the flag --set, a variable, the settings file, or the
-default. What each of them does: laufwerk help environment.`,
+default. laufwerk help environment describes them.`,
 		Example: "$ laufwerk config\n\n# With another value for one command\n$ laufwerk config --set script.stepTime=10s --json",
 		GroupID: sectionOperate,
 		RunE: func(*cobra.Command, []string) error {

@@ -95,8 +95,8 @@ func (d *Deps) bind(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.BoolVar(&d.Flags.JSON, "json", false, "print JSON: one document, or one object per line where the output is a stream")
 	f.BoolVar(&d.Flags.NoInput, "no-input", false, "never ask on the terminal")
-	f.StringVar(&d.Flags.Project, "project", "", "the project's `DIR` (default: the nearest project from the working directory upwards)")
-	f.StringArrayVar(&d.Flags.Set, "set", nil, "change the setting `NAME=VALUE` for this command; laufwerk help environment lists the names")
+	f.StringVar(&d.Flags.Project, "project", "", "the `DIR` of the project (default: the nearest project from the working directory upwards)")
+	f.StringArrayVar(&d.Flags.Set, "set", nil, "override a setting with `NAME=VALUE` for this command; laufwerk help environment lists the names")
 }
 
 // Interruptible is ctx that also ends with SIGINT, SIGTERM or SIGHUP; its cause is then a failure of the signal's kind. A

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+
 	"github.com/laufwerk/laufwerk/internal/cli/render"
 	"github.com/laufwerk/laufwerk/internal/cli/settings"
 )
@@ -43,7 +45,7 @@ In the settings file (TOML), script.memory is the key memory in the table [scrip
 
 `)
 	for _, s := range settingsHelp() {
-		ui.Printf("%s\n  %s\n  --set %s=…: %s (default %s)\n\n", ui.Out.Bold(s.Variable), s.Help, s.Name, s.Expected, s.Default)
+		ui.Printf("%s\n  %s\n  --set %s=…: %s (default %s)\n\n", ui.Out.Bold(s.Variable), s.Help, s.Name, s.Expected, cmp.Or(s.Default, "none"))
 	}
 	ui.Printf("Other variables\n\n")
 	for _, v := range otherVariablesHelp() {

@@ -31,7 +31,7 @@ func recoveryCases() []recoveryCase {
 		},
 		{
 			"A write-back reports a conflict",
-			"The source was changed in the same places, and nothing was written. Resolve the listed paths in the source, then try the\nsame approved content again.",
+			"The source and the workspace changed the same paths, and nothing was written. Resolve the listed paths in the source, then try the\nsame approved content again.",
 			[]string{"laufwerk diff RUN", "laufwerk resume RUN"},
 		},
 		{
@@ -41,12 +41,12 @@ func recoveryCases() []recoveryCase {
 		},
 		{
 			"The Docker engine is stopped, or does not respond",
-			"Nothing is taken to be gone meanwhile: runs are interrupted, and claims stay. doctor reports which engine is used, and why\nthat one. When the engine is back, the same containers are used again; agents that ran in them are asked to continue.",
+			"Meanwhile no resource is considered gone: runs are interrupted, and claims are kept. doctor reports which engine is used, and why\nthat one. When the engine is back, the same containers are used again; agents that ran in them are asked to continue.",
 			[]string{"laufwerk doctor", "laufwerk resume RUN", "laufwerk cleanup RUN"},
 		},
 		{
 			"Another Docker engine answers, or the engine was moved",
-			"An engine is identified by its ID and its data root, and the answers of another engine prove nothing. Start the engine that\nwas used before. If it is the same engine and only its data root or its ID changed, accept the new identity: OLD is what the\nclaims record, NEW is what the engine reports now; the message contains both.",
+			"An engine is identified by its ID and its data root, and answers of another engine are not accepted as proof. Start the engine that\nwas used before. If it is the same engine and only its data root or its ID changed, accept the new identity: OLD is what the\nclaims record, NEW is what the engine reports now; the message contains both.",
 			[]string{"laufwerk claims list", "laufwerk resume RUN --accept-identity 'OLD=NEW'", "laufwerk cleanup RUN --accept-identity 'OLD=NEW'"},
 		},
 		{
@@ -55,8 +55,8 @@ func recoveryCases() []recoveryCase {
 			[]string{"laufwerk cleanup --all", "laufwerk doctor --scan"},
 		},
 		{
-			"The OpenShell gateway is stopped, or its alias leads to another one",
-			"Nothing is taken to be gone meanwhile, and nothing is made anew. Start the gateway: what runs in its sandboxes has continued,\nor is asked to continue. A gateway is identified by its alias, its address and its certificate authority. If it is the same\ngateway with new certificates or at another port, accept the new identity: OLD is what the claims record, NEW is what is\nregistered now; the message contains both.",
+			"The OpenShell gateway is stopped, or its alias names another one",
+			"Meanwhile no resource is considered gone, and nothing is created again. Start the gateway: commands in its sandboxes have\ncontinued, and agents whose turn was interrupted are asked to continue. A gateway is identified by its alias, its\naddress and its certificate authority. If it is the same gateway with new certificates or at another port, accept the new\nidentity: OLD is what the claims record, NEW is what is registered now; the message contains both.",
 			[]string{"laufwerk doctor --execution openshell", "laufwerk resume RUN", "laufwerk cleanup RUN --accept-identity 'OLD=NEW'"},
 		},
 		{
@@ -100,7 +100,7 @@ func recoveryCases() []recoveryCase {
 			[]string{"laufwerk runs show RUN", "laufwerk claims list"},
 		},
 		{
-			"A run should end now",
+			"A run has to be ended",
 			"Cancelling ends the run's processes, and the run cannot be resumed afterwards; then its resources can be removed. Changes\nthat were not written back are kept unless you discard them.",
 			[]string{"laufwerk runs cancel RUN", "laufwerk cleanup RUN", "laufwerk cleanup RUN --discard-changes"},
 		},

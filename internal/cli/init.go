@@ -42,7 +42,7 @@ func newInit(d *Deps) *cobra.Command {
 		Use:   "init",
 		Short: "Make the working directory a laufwerk project, or add a target to its project",
 		Long: `Make the working directory (or --project DIR) a laufwerk project: write a config, an execution target, TypeScript
-declarations for editors and tsc and, with --example, a workflow. All of it is loaded once before it is written.
+declarations for editors and tsc and, with --example, a workflow. Everything is loaded once before it is written.
 
 In a project that exists, add a target: write laufwerk/execution.TARGET.ts, and add an import and an element to the config.
 Existing files are not changed otherwise, and if nothing is missing nothing is written. --force replaces files that are in the
@@ -90,7 +90,7 @@ func checkInitFlags(cmd *cobra.Command, o *initOptions) error {
 		return usageError(cmd, "%s needs --execution: where agents run", cmd.CommandPath()).WithHint("%[1]s --execution %[2]s", cmd.CommandPath(), strings.Join(kinds, "\n"+cmd.CommandPath()+" --execution "))
 	}
 	if !slices.Contains(kinds, o.Execution) {
-		return usageError(cmd, "unknown execution %q: this version has %s", o.Execution, strings.Join(kinds, ", ")).
+		return usageError(cmd, "unknown kind of execution %q: expected one of %s", o.Execution, strings.Join(kinds, ", ")).
 			WithHint("%s --execution %s", cmd.CommandPath(), closestOrFirst(o.Execution, kinds))
 	}
 	if o.Example != "" && o.Example != scaffold.Example {
@@ -99,7 +99,7 @@ func checkInitFlags(cmd *cobra.Command, o *initOptions) error {
 	}
 	if o.Example == "" && o.agentGiven {
 		return usageError(cmd, "--agent-command is for the agent of an example").
-			WithHint("add --example %s", scaffold.Example)
+			WithHint("%s --execution %s --example %s --agent-command COMMAND", cmd.CommandPath(), o.Execution, scaffold.Example)
 	}
 	if o.ID != "" && !project.IsName(o.ID) {
 		return usageError(cmd, "--id is %q: expected 1 to 63 letters, digits, dots, underscores or hyphens", o.ID)

@@ -120,7 +120,7 @@ func answerChoices(q workflow.Question) string {
 
 func expectedAnswer(q workflow.Question) string {
 	if q.Type == workflow.Select {
-		return "answer a number from 1 to " + strconv.Itoa(len(q.Options)) + ", or what it stands for"
+		return "answer a number from 1 to " + strconv.Itoa(len(q.Options)) + ", or the text of an option"
 	}
 	return "answer y or n"
 }

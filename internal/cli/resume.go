@@ -56,7 +56,7 @@ engine reports now. Who accepted it is recorded with each claim.`,
 	cmd.Flags().BoolVar(&o.All, "all", false, "continue every run that was interrupted, each in a background process")
 	cmd.Flags().BoolVar(&o.Due, "due", false, "continue every run whose sleep has ended, each in a background process")
 	cmd.Flags().BoolVar(&o.NoExchange, "no-exchange", false, "write back even if the file system cannot exchange two files atomically")
-	cmd.Flags().StringVar(&o.Accept, "accept-identity", "", "`OLD=NEW`: the engine with the recorded identity OLD now reports the identity NEW")
+	cmd.Flags().StringVar(&o.Accept, "accept-identity", "", "`OLD=NEW`: accept that the engine with the recorded identity OLD now reports NEW")
 	return cmd
 }
 

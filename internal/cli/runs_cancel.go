@@ -26,7 +26,7 @@ asked to end it. What the run allocated stays until laufwerk cleanup removes it.
 			return runRunsCancel(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.Reason, "reason", "", "record this `TEXT` as the reason")
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "record `TEXT` as the reason")
 	cmd.Flags().BoolVar(&o.Force, "force", false, "kill a worker process that does not respond")
 	return cmd
 }
@@ -40,7 +40,7 @@ func runRunsCancel(ctx context.Context, o *runsCancelOptions) error {
 	if err != nil {
 		return err
 	}
-	o.UI.Talkf("run %s is over: %s\n", r.ID, r.State)
+	o.UI.Talkf("run %s has ended: %s\n", r.ID, r.State)
 	o.UI.Next("laufwerk cleanup " + r.ID)
 	return o.UI.Document(runDocument{Run: r.ID, Workflow: r.Workflow, State: r.State, Reason: r.Reason})
 }

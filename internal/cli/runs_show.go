@@ -63,7 +63,7 @@ func runRunsShow(ctx context.Context, o *runsShowOptions) error {
 	}
 	printRunTree(ui, tree, "")
 	for _, q := range d.Run.Waiting {
-		ui.Printf("waits since %s: %s\n", time.UnixMilli(q.Since).Local().Format("2006-01-02 15:04"), q.Title)
+		ui.Printf("waiting since %s: %s\n", time.UnixMilli(q.Since).Local().Format("2006-01-02 15:04"), q.Title)
 		for _, more := range []string{q.Description, runs.AnswerCommand(r.ID, q)} {
 			if more != "" {
 				ui.Printf("  %s\n", strings.ReplaceAll(more, "\n", "\n  "))
@@ -71,7 +71,7 @@ func runRunsShow(ctx context.Context, o *runsShowOptions) error {
 		}
 	}
 	for _, c := range d.Claims {
-		ui.Printf("holds %s %s (%s)", string(c.Kind), c.ID, string(c.State))
+		ui.Printf("resource %s %s (%s)", string(c.Kind), c.ID, string(c.State))
 		if c.Image != "" { // others are on this machine
 			ui.Printf(": %s", claimLocation(c))
 		}

@@ -63,7 +63,7 @@ func runTypes(o *typesOptions) error {
 		if !ui.JSON && !e.Wrote {
 			why := "is current"
 			if e.Was == scaffold.TypeOwn {
-				why = "was changed and is left alone; laufwerk types --force replaces it"
+				why = "was changed and is kept as it is; laufwerk types --force replaces it"
 			}
 			ui.Talkf("%s %s\n", render.Name(filepath.FromSlash(f.Path)), why)
 		}

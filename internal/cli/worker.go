@@ -185,7 +185,7 @@ func interruptionError(r runs.Run, sig syscall.Signal) error {
 	}
 	text := "run %s is interrupted; its workspace, conversation and history are kept"
 	if sig == syscall.SIGHUP {
-		text = "the terminal is gone; the processes of run %s continue under their supervisors"
+		text = "the terminal was closed; the processes of run %s continue under their supervisors"
 	}
 	return failure.New(kind, text, r.ID).WithHint("laufwerk resume %s", r.ID)
 }

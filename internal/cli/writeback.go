@@ -43,7 +43,7 @@ func newWritebackAbort(d *Deps) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abort RUN",
 		Short: "Undo a half-applied write-back",
-		Long: `Restore the previous content of each path. A path that somebody else has changed since then is left as it is, and listed.
+		Long: `Restore the previous content of each path. A path that was changed since then is not restored, and is listed.
 Afterwards laufwerk resume would write the same content again, and laufwerk runs cancel ends the run.`,
 		Example: "$ laufwerk writeback abort 261129-k3f9x2ab --dry-run\n$ laufwerk writeback abort 261129-k3f9x2ab",
 		RunE:    o.runE,

@@ -156,7 +156,7 @@ func (e *Engine) explain(c *call, err error, kind failure.Kind, format string, a
 	case c.status.Load() == 0 && isDialError(c.cause(err)):
 		cause = unreachableError(e.endpoint, c.cause(err))
 	case c.status.Load() == 0 && c.failed.Load() != nil:
-		broken := failure.New(failure.NotReady, "the connection to the engine at %s broke off", e.endpoint)
+		broken := failure.New(failure.NotReady, "the connection to the engine at %s was interrupted", e.endpoint)
 		broken.Err = c.cause(err)
 		cause = broken
 	case c.status.Load() >= http.StatusInternalServerError: // it may do better the next time
@@ -226,7 +226,7 @@ func unreachableError(e Endpoint, err error) *failure.Error {
 	}
 	out := failure.New(failure.NotReady, "nothing listens at %s", e).WithHint("%s", startHint).WithPaths(e.Socket())
 	if errors.Is(err, fs.ErrPermission) {
-		out = failure.New(failure.NotReady, "this user may not speak to the engine at %s", e).WithHint("%s", permissionHint).WithPaths(e.Socket())
+		out = failure.New(failure.NotReady, "this user has no permission to connect to the engine at %s", e).WithHint("%s", permissionHint).WithPaths(e.Socket())
 	}
 	out.Err = err
 	return out

@@ -127,11 +127,11 @@ func TestConnectSaysWhatIsWrong(t *testing.T) {
 			answer(w, 400, `{"message":"client version 1.41 is too old. Minimum supported API version is 1.60"}`)
 		}), failure.NotReady, []string{"refuses 1.41", "1.60"}},
 		"info fails":                      {info(func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"the store is locked"}`) }), failure.NotReady, []string{"the store is locked"}},
-		"info is zero":                    {info(func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"ID":"","Containers":0}`) }), failure.NotReady, []string{"does not say who it is"}},
+		"info is zero":                    {info(func(w http.ResponseWriter, r *http.Request) { answer(w, 200, `{"ID":"","Containers":0}`) }), failure.NotReady, []string{"does not identify itself"}},
 		"info fails with a body of zeros": {info(func(w http.ResponseWriter, r *http.Request) { answer(w, 503, goodInfo) }), failure.NotReady, []string{"503"}},
-		"info is cut":                     {info(func(w http.ResponseWriter, r *http.Request) { answer(w, 200, goodInfo[:40]) }), failure.NotReady, []string{"who it is"}},
-		"it hangs up":                     {ping(func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }), failure.NotReady, []string{"broke off"}},
-		"it hangs up later":               {info(func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }), failure.NotReady, []string{"broke off"}},
+		"info is cut":                     {info(func(w http.ResponseWriter, r *http.Request) { answer(w, 200, goodInfo[:40]) }), failure.NotReady, []string{"read the identity"}},
+		"it hangs up":                     {ping(func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }), failure.NotReady, []string{"was interrupted"}},
+		"it hangs up later":               {info(func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }), failure.NotReady, []string{"was interrupted"}},
 		"it is not HTTP": {ping(func(w http.ResponseWriter, r *http.Request) {
 			cutOff(w, "\x00\x00\x12\x04\x00\x00\x00\x00\x00\r\n\r\n")
 		}), failure.NotReady, []string{"does not speak HTTP/1.1"}},

@@ -126,7 +126,7 @@ func endpointByName(host, origin string) (Endpoint, error) {
 	switch {
 	case ok && scheme == "unix":
 		if !filepath.IsAbs(rest) {
-			return Endpoint{}, failure.New(failure.NotReady, "%s is %q: it has to name a socket by its absolute path", origin, host).
+			return Endpoint{}, failure.New(failure.NotReady, "%s is %q: expected the absolute path of a socket", origin, host).
 				WithHint("%s", withDefaultSocket(origin))
 		}
 		return e, checkUsable(e)
@@ -140,7 +140,7 @@ func endpointByName(host, origin string) (Endpoint, error) {
 	case filepath.IsAbs(host):
 		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: an endpoint begins with its scheme", origin, host).WithHint("%s", set(origin, unixScheme+host))
 	default:
-		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: that is no endpoint; laufwerk speaks to unix:///path", origin, host).
+		return Endpoint{}, failure.New(failure.NotReady, "%s is %q: that is not an endpoint; expected unix:///path", origin, host).
 			WithHint("%s", withDefaultSocket(origin))
 	}
 }
@@ -184,9 +184,9 @@ func checkUsable(e Endpoint) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fail(fs.ErrNotExist, "there is no socket at %s", e).WithHint("%s", startHint)
 	case errors.Is(err, fs.ErrPermission):
-		return fail(err, "the directory of %s may not be entered by this user", e).WithHint("%s", permissionHint)
+		return fail(err, "this user has no access to the directory of %s", e).WithHint("%s", permissionHint)
 	case err != nil:
-		return fail(err, "cannot look at %s", e).WithHint("ls -l %s", failure.Quote(path))
+		return fail(err, "cannot inspect %s", e).WithHint("ls -l %s", failure.Quote(path))
 	}
 	info := link
 	if link.Mode()&fs.ModeSymlink != 0 {
@@ -194,24 +194,24 @@ func checkUsable(e Endpoint) error {
 		info, err = files.Stat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return fail(nil, "%s is a symbolic link to %s, where there is nothing", e, target).WithHint("%s", startHint)
+			return fail(nil, "%s is a symbolic link to %s, which does not exist", e, target).WithHint("%s", startHint)
 		case errors.Is(err, fs.ErrPermission):
-			return fail(err, "%s is a symbolic link to %s, which may not be reached by this user", e, target).WithHint("%s", permissionHint)
+			return fail(err, "%s is a symbolic link to %s, to which this user has no access", e, target).WithHint("%s", permissionHint)
 		case err != nil:
 			return fail(err, "%s is a symbolic link to %s, which cannot be followed", e, target).WithHint("ls -l %s", failure.Quote(path))
 		}
 	}
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		return fail(nil, "%s is a directory, not a socket: a container that mounted the socket before there was one made it", e).
+		return fail(nil, "%s is a directory, not a socket: it was created for a container that mounted the socket before it existed", e).
 			WithHint("rmdir %s && sudo systemctl restart docker", failure.Quote(path))
 	case mode&fs.ModeSocket == 0:
 		return fail(nil, "%s is not a socket", e).WithHint("%s", startHint)
 	}
 	if err := files.CheckConnectable(path); err != nil {
-		return fail(err, "this user may not speak to the engine at %s", e).WithHint("%s", permissionHint)
+		return fail(err, "this user has no permission to connect to the engine at %s", e).WithHint("%s", permissionHint)
 	}
 	return nil
 }
 
-const permissionHint = `sudo usermod -aG docker "$USER" && newgrp docker   # the group docker is as good as root; a rootless engine needs none: dockerd-rootless-setuptool.sh install`
+const permissionHint = `sudo usermod -aG docker "$USER" && newgrp docker   # members of the group docker have the rights of root; a rootless engine needs none: dockerd-rootless-setuptool.sh install`

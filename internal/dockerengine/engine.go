@@ -96,7 +96,7 @@ func dial(endpoint Endpoint, l callLimits) (*Engine, error) {
 	c, err := client.NewClientWithOpts(client.WithHost(endpoint.Host),
 		client.WithHTTPClient(&http.Client{Transport: watchedTransport{e.http}, CheckRedirect: client.CheckRedirect}))
 	if err != nil {
-		return nil, failure.Wrap(err, failure.NotReady, "cannot speak to the engine at %s", endpoint)
+		return nil, failure.Wrap(err, failure.NotReady, "cannot connect to the engine at %s", endpoint)
 	}
 	e.client = c
 	return e, nil
@@ -164,12 +164,12 @@ func (e *Engine) explainPing(c *call, err error) error {
 	tls := strings.Contains(text, "HTTP request to an HTTPS server")
 	switch {
 	case c.ctx.Err() != nil && c.parent.Err() == nil:
-		return failure.New(failure.NotReady, "the engine at %s hangs: it takes connections, but did not answer a ping within %s", e.endpoint, c.limit).
+		return failure.New(failure.NotReady, "the engine at %s hangs: it accepts connections, but did not answer a ping within %s", e.endpoint, c.limit).
 			WithHint("%s", hungHint).WithPaths(e.endpoint.Socket())
 	case tls || strings.Contains(text, "malformed HTTP"):
 		what := "it does not speak HTTP/1.1"
 		if tls || strings.Contains(text, `\x15\x03`) {
-			what = "it speaks TLS, and a unix socket is spoken to without"
+			what = "it speaks TLS, which is not used on unix sockets"
 		}
 		out := failure.New(failure.NotReady, "what listens at %s is not a Docker engine's socket: %s", e.endpoint, what).
 			WithHint("export DOCKER_HOST=unix:///var/run/docker.sock   # or another socket of an engine").WithPaths(e.endpoint.Socket())
@@ -205,7 +205,7 @@ func (e *Engine) Refresh(ctx context.Context) (Facts, error) {
 	info, err := e.client.Info(c.ctx)
 	if err == nil && (info.ID == "" || info.DockerRootDir == "") {
 		// It answers so while its own parts do not answer it.
-		return Facts{}, failure.New(failure.NotReady, "the engine at %s does not say who it is: its info has no ID or no root directory", e.endpoint).WithHint("%s", hungHint)
+		return Facts{}, failure.New(failure.NotReady, "the engine at %s does not identify itself: its info has no ID or no root directory", e.endpoint).WithHint("%s", hungHint)
 	}
 	if c.hasAnswer(err, http.StatusBadRequest, "client version") {
 		out := failure.New(failure.NotReady, "the engine at %s speaks API %s and refuses %s, the newest that laufwerk speaks", e.endpoint, e.api, e.client.ClientVersion()).
@@ -214,7 +214,7 @@ func (e *Engine) Refresh(ctx context.Context) (Facts, error) {
 		return Facts{}, out
 	}
 	if err != nil {
-		return Facts{}, e.explain(c, err, failure.NotReady, "ask the Docker engine at %s who it is", e.endpoint)
+		return Facts{}, e.explain(c, err, failure.NotReady, "read the identity of the Docker engine at %s", e.endpoint)
 	}
 	if info.OSType != "linux" {
 		return Facts{}, failure.New(failure.NotReady, "the engine at %s runs %s containers; laufwerk needs Linux containers", e.endpoint, info.OSType).

@@ -174,7 +174,7 @@ func streamCutError(ctx context.Context, err error, cmd Command) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return failure.Wrap(err, failure.OutcomeUnknown, "the streams of %s in the container broke off; it may still run", cmd.name())
+	return failure.Wrap(err, failure.OutcomeUnknown, "the streams of %s in the container were interrupted; it may still run", cmd.name())
 }
 
 // waitForExit is the code of a command whose outputs have ended. The engine notes the code a little later than it ends the stream;
@@ -185,7 +185,7 @@ func (e *Engine) waitForExit(ctx context.Context, id string, cmd Command) (int, 
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		running, code, err := e.exitCode(c, id)
 		if err != nil {
-			return 0, resource.Unknown, e.explain(c, err, failure.OutcomeUnknown, "learn how %s in the container ended", cmd.name())
+			return 0, resource.Unknown, e.explain(c, err, failure.OutcomeUnknown, "read the exit code of %s in the container", cmd.name())
 		}
 		if !running {
 			return code, resource.Done, nil
@@ -228,7 +228,7 @@ func (e *Engine) exitCode(c *call, id string) (running bool, code int, err error
 	case inspected.Running:
 		return true, 0, nil
 	case inspected.ExitCode == nil:
-		return false, 0, errors.New("the engine knows no exit code")
+		return false, 0, errors.New("the engine reports no exit code")
 	}
 	return false, *inspected.ExitCode, nil
 }

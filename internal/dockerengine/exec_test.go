@@ -79,9 +79,9 @@ func TestExecWithoutAKnownEndIsUnknown(t *testing.T) {
 		says   string
 	}{
 		"the connection is cut while it runs": {whole, still, "still runs"},
-		"cut in a frame's head":               {says(frame(1, "out")[:5]), ended("0"), "broke off"},
-		"cut in a frame":                      {says(frame(1, "output")[:11]), ended("0"), "broke off"},
-		"the stream is something else":        {says("HTTP/1.1 200 OK\r\n\r\n"), ended("0"), "broke off"},
+		"cut in a frame's head":               {says(frame(1, "out")[:5]), ended("0"), "were interrupted"},
+		"cut in a frame":                      {says(frame(1, "output")[:11]), ended("0"), "were interrupted"},
+		"the stream is something else":        {says("HTTP/1.1 200 OK\r\n\r\n"), ended("0"), "were interrupted"},
 		"the engine breaks the stream off":    {says(frame(1, "o") + frame(3, "cannot read the log")), ended("0"), "cannot read the log"},
 		"no exit code":                        {whole, ended("null"), "no exit code"},
 		"the engine has forgotten it":         {whole, status(404, `{"message":"No such exec instance: X1"}`), "No such exec instance"},
@@ -90,7 +90,7 @@ func TestExecWithoutAKnownEndIsUnknown(t *testing.T) {
 		"the answer is zero":                  {whole, status(200, `{}`), "another command"},
 		"the answer is about another":         {whole, status(200, `{"ID":"X2","Running":false,"ExitCode":0}`), "another command"},
 		"no answer":                           {whole, func(_ int, w http.ResponseWriter, r *http.Request) { hang(r) }, "did not answer within"},
-		"the connection is cut again":         {whole, func(_ int, w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, "broke off"},
+		"the connection is cut again":         {whole, func(_ int, w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, "was interrupted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := connected(t, running(t, c.stream, c.end))

@@ -75,7 +75,7 @@ func TestFindInTheOrderOfDockersCLI(t *testing.T) {
 		"then the default socket":    {Finder{Vars: without("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG"), standard: standardPath}, standard, "the default socket"},
 		"the context default":        {Finder{Vars: with(without("DOCKER_HOST"), "DOCKER_CONTEXT", "default"), standard: standardPath}, standard, "the default socket"},
 		"then the rootless socket":   {Finder{Vars: without("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG"), standard: absent}, rootless, "the rootless socket"},
-		"past an unusable default":   {Finder{Vars: without("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG"), standard: broken}, rootless, "the rootless socket, for unix://" + broken + " (the default socket) is a symbolic link to /nowhere/docker.sock, where there is nothing"},
+		"past an unusable default":   {Finder{Vars: without("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG"), standard: broken}, rootless, "the rootless socket, for unix://" + broken + " (the default socket) is a symbolic link to /nowhere/docker.sock, which does not exist"},
 		"an older home socket":       {Finder{Vars: map[string]string{"XDG_RUNTIME_DIR": dir}, Home: home, standard: absent}, listen(t, filepath.Join(home, ".docker/run/docker.sock")), "the rootless socket"},
 		"Desktop's":                  {Finder{Vars: map[string]string{"XDG_RUNTIME_DIR": dir}, Home: home + "2", standard: absent}, listen(t, filepath.Join(home+"2", ".docker/desktop/docker.sock")), "the rootless socket"},
 		"the home's configuration":   {Finder{Home: homeWith(t, `{"currentContext": ""}`), standard: standardPath}, standard, "the default socket"},
@@ -145,7 +145,7 @@ func TestWhatCannotBeFoundSaysWhy(t *testing.T) {
 		"no endpoint":                    {host("localhost:2375"), failure.NotReady, []string{"unix:///path"}},
 		"a relative socket":              {host("unix://docker.sock"), failure.NotReady, []string{"absolute path"}},
 		"no socket":                      {host("unix://"), failure.NotReady, []string{"absolute path"}},
-		"a broken link":                  {host("unix://" + at("broken")), failure.NotReady, []string{at("broken"), "symbolic link to /nope/docker.sock", "nothing"}},
+		"a broken link":                  {host("unix://" + at("broken")), failure.NotReady, []string{at("broken"), "symbolic link to /nope/docker.sock", "does not exist"}},
 		"a loop":                         {host("unix://" + at("loop")), failure.NotReady, []string{"cannot be followed"}},
 		"a file":                         {host("unix://" + at("file")), failure.NotReady, []string{"is not a socket"}},
 		"a directory":                    {host("unix://" + at("directory")), failure.NotReady, []string{"is a directory"}},
@@ -201,7 +201,7 @@ func TestDamagedContextIsNamed(t *testing.T) {
 // Root may do everything: another user looks.
 func TestSocketThatIsNotPermitted(t *testing.T) {
 	if dir := os.Getenv("LAUFWERK_TEST_SOCKETS"); dir != "" {
-		for name, says := range map[string]string{"closed.sock": "may not speak to the engine", "closed/docker.sock": "may not be entered", "link.sock": "may not be reached"} {
+		for name, says := range map[string]string{"closed.sock": "has no permission to connect to the engine", "closed/docker.sock": "has no access to the directory", "link.sock": "to which this user has no access"} {
 			_, err := Finder{Vars: map[string]string{"DOCKER_HOST": "unix://" + filepath.Join(dir, name)}}.Find()
 			if f := failure.As(err); f == nil || f.Kind != failure.NotReady || !strings.Contains(f.Message, says) || !strings.Contains(f.Hint, "group docker") || !strings.Contains(f.Hint, "rootless") {
 				t.Errorf("%s: %v", name, err)

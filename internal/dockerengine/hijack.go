@@ -110,7 +110,7 @@ func demux(stdout, stderr io.Writer, in io.Reader) error {
 			text, _ := io.ReadAll(io.LimitReader(in, min(size, 64<<10)))
 			return fmt.Errorf("the engine ended the stream: %s", text)
 		default:
-			return fmt.Errorf("the stream is not what an engine sends: a frame of kind %d", head[0])
+			return fmt.Errorf("the stream of the engine is invalid: it has a frame of kind %d", head[0])
 		}
 		if n, err := io.CopyN(out, in, size); err != nil {
 			if n < size && errors.Is(err, io.EOF) {

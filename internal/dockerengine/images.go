@@ -97,7 +97,7 @@ func (e *Engine) HasPath(ctx context.Context, id, path string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, e.endRead(c, err, "look for %s in the container %s", path, id)
+		return false, e.endRead(c, err, "find %s in the container %s", path, id)
 	}
 	return true, nil
 }

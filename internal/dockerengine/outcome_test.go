@@ -82,12 +82,12 @@ func TestOutcomesOfEffects(t *testing.T) {
 		"refused odd status": {func(w http.ResponseWriter, r *http.Request) { answer(w, 422, `{"message":"odd"}`) }, resource.NotDone, []failure.Kind{failure.Failed, failure.NotReady}, "odd"},
 		"failed 500":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 500, `{"message":"store is full"}`) }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "store is full"},
 		"failed 503":         {func(w http.ResponseWriter, r *http.Request) { answer(w, 503, `{"message":"shutting down"}`) }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "shutting down"},
-		"cut before a reply": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
-		"cut in the headers": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "HTTP/1.1 201 Cre") }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
+		"cut before a reply": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "") }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "was interrupted"},
+		"cut in the headers": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "HTTP/1.1 201 Cre") }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "was interrupted"},
 		"redirected": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusMovedPermanently)
 		}, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, ""},
-		"answered in garbage": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "\x15\x03\x01\r\n\r\n") }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "broke off"},
+		"answered in garbage": {func(w http.ResponseWriter, r *http.Request) { cutOff(w, "\x15\x03\x01\r\n\r\n") }, resource.Unknown, []failure.Kind{failure.OutcomeUnknown, failure.NotReady}, "was interrupted"},
 	}
 	for name, e := range effects() {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestKillWaitsForTheEnd(t *testing.T) {
 			if done != c.want || (err == nil) != (done == resource.Done) {
 				t.Errorf("%s, %v", done, err)
 			}
-			if name == "it breaks" && !strings.Contains(err.Error(), "broke off") { // and not what the kill was answered
+			if name == "it breaks" && !strings.Contains(err.Error(), "was interrupted") { // and not what the kill was answered
 				t.Error(err)
 			}
 		})

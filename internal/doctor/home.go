@@ -34,7 +34,7 @@ func (d *doctor) settings(context.Context) []Check {
 func (d *doctor) homeDir(ctx context.Context) []Check {
 	home, err := d.home()
 	if err != nil {
-		return oneCheck(Skip, "without settings it is not known where it is")
+		return oneCheck(Skip, "not checked: the settings cannot be read")
 	}
 	if _, err := d.service(ctx); err != nil {
 		return failedCheck(err)
@@ -43,9 +43,9 @@ func (d *doctor) homeDir(ctx context.Context) []Check {
 	if errors.Is(err, fs.ErrNotExist) {
 		at := nearestExisting(home)
 		if err := files.Writable(at); err != nil {
-			return failedCheck(failure.New(failure.HomeInvalid, "%s is not there yet and cannot be made: %v", home, err).WithHint("export LAUFWERK_HOME=/path/to/a/directory/of/your/own"))
+			return failedCheck(failure.New(failure.HomeInvalid, "%s does not exist yet and cannot be created: %v", home, err).WithHint("export LAUFWERK_HOME=/path/to/a/directory/of/your/own"))
 		}
-		return oneCheck(Pass, "%s is not there yet: the first run makes it", home)
+		return oneCheck(Pass, "%s does not exist yet: the first run creates it", home)
 	}
 	if err != nil {
 		return failedCheck(err)
@@ -78,7 +78,7 @@ func nearestExisting(dir string) string {
 func (d *doctor) homeLock(ctx context.Context) []Check {
 	home, err := d.home()
 	if err != nil {
-		return oneCheck(Skip, "without settings it is not known where it is")
+		return oneCheck(Skip, "not checked: the settings cannot be read")
 	}
 	at := nearestExisting(home)
 	network, err := files.Network(at)
@@ -87,24 +87,24 @@ func (d *doctor) homeLock(ctx context.Context) []Check {
 	}
 	if network != "" {
 		return []Check{{
-			Status: Warn, Message: "the file system is " + network + ": its locks, and its renames, may not hold", Evidence: []string{at},
+			Status: Warn, Message: "the file system is " + network + ": its locks and renames may not be reliable", Evidence: []string{at},
 			Hint: "export LAUFWERK_HOME=/path/on/a/local/disk",
 		}}
 	}
 	s, err := d.service(ctx)
 	if err != nil || !files.Exists(s.Home.LockFile("state")) {
-		return oneCheck(Pass, "the file system is a local one")
+		return oneCheck(Pass, "the file system is local")
 	}
 	if _, _, err := lock.Query(s.Home.LockFile("state")); err != nil {
-		return failedCheck(failure.New(failure.HomeInvalid, "the file system cannot lock: %v", err).WithHint("export LAUFWERK_HOME=/path/on/a/local/disk"))
+		return failedCheck(failure.New(failure.HomeInvalid, "the file system does not support locks: %v", err).WithHint("export LAUFWERK_HOME=/path/on/a/local/disk"))
 	}
-	return oneCheck(Pass, "the file system is a local one and can lock")
+	return oneCheck(Pass, "the file system is local and supports locks")
 }
 
 func (d *doctor) homeSpace(context.Context) []Check {
 	home, err := d.home()
 	if err != nil {
-		return oneCheck(Skip, "without settings it is not known where it is")
+		return oneCheck(Skip, "not checked: the settings cannot be read")
 	}
 	free, err := files.Space(nearestExisting(home))
 	if err != nil {
@@ -149,9 +149,9 @@ func (d *doctor) store(ctx context.Context) []Check {
 	case err != nil:
 		return failedCheck(err)
 	case !files.Exists(s.Home.StateFile()):
-		return oneCheck(Pass, "there is no store yet: the first run makes it")
+		return oneCheck(Pass, "there is no store yet: the first run creates it")
 	}
-	return []Check{{Status: Pass, Message: "the store is sound", Evidence: []string{s.Home.StateFile(), strconv.Itoa(n) + " runs"}}}
+	return []Check{{Status: Pass, Message: "the store is valid", Evidence: []string{s.Home.StateFile(), strconv.Itoa(n) + " runs"}}}
 }
 
 func utoa(n uint64) string { return strconv.FormatUint(n, 10) }
@@ -178,14 +178,14 @@ func (d *doctor) git(ctx context.Context) []Check {
 // fence says how sure the end of everything that an agent started can be made.
 func (d *doctor) fence(context.Context) []Check {
 	if err := process.Supported(); err != nil {
-		return oneCheck(Warn, "nothing can be run on this host itself, but in containers: %v", err)
+		return oneCheck(Warn, "commands cannot be run on this host itself, only in containers: %v", err)
 	}
 	dir, why := process.CgroupPath("laufwerk-doctor")
 	if dir == "" {
 		return []Check{{
-			Status: Pass, Message: "commands are ended by their process tree (subreaper): sure, unless a supervisor is killed too; then by marks in the environment, which a hostile process can drop",
+			Status: Pass, Message: "commands are ended by their process tree (subreaper) or, if the supervisor is killed too, by marks in the environment, which a hostile process can remove",
 			Evidence: []string{"no control group: " + why},
 		}}
 	}
-	return []Check{{Status: Pass, Message: "commands run in control groups of their own: nothing that they start can escape its end", Evidence: []string{dir}}}
+	return []Check{{Status: Pass, Message: "each command runs in its own control group, and every process that it starts is ended with it", Evidence: []string{dir}}}
 }

@@ -25,7 +25,7 @@ func (d *doctor) projectLoads(ctx context.Context) []Check {
 		return oneCheck(Skip, "there is no project here")
 	case err != nil:
 		if _, unset := d.Runner(); unset != nil { // which the check of the settings says
-			return oneCheck(Skip, "without settings nothing can be loaded")
+			return oneCheck(Skip, "not checked: the settings cannot be read")
 		}
 		return failedCheck(err)
 	}
@@ -43,7 +43,7 @@ func (d *doctor) workflows(ctx context.Context) []Check {
 	}
 	runner, err := d.Runner()
 	if err != nil {
-		return oneCheck(Skip, "without settings nothing can be loaded")
+		return oneCheck(Skip, "not checked: the settings cannot be read")
 	}
 	if len(names) == 0 {
 		return []Check{{Status: Warn, Message: "the project has no workflow yet", Hint: "laufwerk init --help"}}
@@ -84,14 +84,14 @@ func (d *doctor) types(context.Context) []Check {
 			stale = append(stale, f.Path+" is "+string(f.State))
 		}
 	}
-	return listCheck(Warn, "the declarations are those of this version", "files for editors and tsc that are not those of this version: %d", "laufwerk types", stale)
+	return listCheck(Warn, "the declarations are up to date", "files for editors and tsc that are out of date: %d", "laufwerk types", stale)
 }
 
 // targets are those to look at: the project's, or without a project, of a kind that was asked for, its defaults.
 func (d *doctor) targets(ctx context.Context) ([]targets.Definition, error) {
 	if d.Execution != "" {
 		if _, ok := d.Provider(d.Execution); !ok {
-			e := failure.New(failure.Usage, "there is no execution %q: this version has %s", d.Execution, strings.Join(d.Kinds, ", "))
+			e := failure.New(failure.Usage, "unknown kind of execution %q: expected one of %s", d.Execution, strings.Join(d.Kinds, ", "))
 			if near := suggest.Closest(d.Execution, d.Kinds); near != "" {
 				return nil, e.WithHint("laufwerk doctor --execution %s", near)
 			}

@@ -63,7 +63,7 @@ func (d *doctor) claims(ctx context.Context) []Check {
 		r, known := byID[c.Run]
 		about := fmt.Sprintf("%s %s of run %s is %s", c.Kind, c.ID, orNone(c.Run), c.State)
 		if c.State == claims.Allocated && isDirMissing(s, c) {
-			gone = append(gone, about+", and its directory is not there")
+			gone = append(gone, about+", and its directory is missing")
 			continue
 		}
 		if c.State == claims.Allocated && sweep.IsAbsent(c) {
@@ -85,9 +85,9 @@ func (d *doctor) claims(ctx context.Context) []Check {
 	if several {
 		fix = "laufwerk cleanup --all"
 	}
-	out := listCheck(Warn, "nothing is retained", "retained resources: %d", fix, kept)
+	out := listCheck(Warn, "no resource is retained", "retained resources: %d", fix, kept)
 	out[0].ID = "claims.retained"
-	lost := listCheck(Fail, "everything that is recorded is there", "recorded resources that are gone: %d; the runs that use them cannot go on with them", "laufwerk claims list", gone)
+	lost := listCheck(Fail, "every recorded resource exists", "recorded resources that do not exist: %d; the runs that use them cannot continue with them", "laufwerk claims list", gone)
 	lost[0].ID = "claims.present"
 	return append(out, lost...)
 }
@@ -140,7 +140,7 @@ func (d *doctor) orphans(ctx context.Context) []Check {
 	}
 	marks, err := process.AllMarks(supervise.MarkVariable)
 	if err != nil {
-		return oneCheck(Skip, "processes cannot be looked at: %v", err)
+		return oneCheck(Skip, "processes cannot be listed: %v", err)
 	}
 	for _, m := range marks {
 		id, operation, _ := strings.Cut(m.Value, "/")
@@ -148,11 +148,11 @@ func (d *doctor) orphans(ctx context.Context) []Check {
 			living = append(living, fmt.Sprintf("process %d: %s of the session %s, which is %s", m.PID, operation, c.ID, c.State))
 		}
 	}
-	out := listCheck(Warn, "every folder of a run has its record", "folders that belong to no run, whose start was killed: %d", "laufwerk cleanup --all", folders)
+	out := listCheck(Warn, "every directory of a run has a record", "directories without a recorded run, left by a start that was interrupted: %d", "laufwerk cleanup --all", folders)
 	out[0].ID = "orphans.runs"
-	ws := listCheck(Warn, "every workspace has its claim", "directories of workspaces that belong to no claim: %d", "ls -la "+failure.Quote(s.Home.WorkspacesDir()), workspaces)
+	ws := listCheck(Warn, "every workspace directory has a claim", "workspace directories without a claim: %d", "ls -la "+failure.Quote(s.Home.WorkspacesDir()), workspaces)
 	ws[0].ID = "orphans.workspaces"
-	procs := listCheck(Fail, "no process outlived its session", "processes that outlived their session: %d", "laufwerk claims list --all", living)
+	procs := listCheck(Fail, "no process is left of a session that has ended", "processes left of sessions that have ended: %d", "laufwerk claims list --all", living)
 	procs[0].ID = "orphans.processes"
 	return append(append(out, ws...), procs...)
 }
@@ -202,7 +202,7 @@ func (d *doctor) waitingRuns(ctx context.Context) []Check {
 			}
 		}
 	}
-	return listCheck(Warn, "no question waits for more than a day", "questions that wait for more than a day: %d", fix, long)
+	return listCheck(Warn, "no question has waited for more than a day", "questions that have waited for more than a day: %d", fix, long)
 }
 
 func (d *doctor) interruptedRuns(ctx context.Context) []Check {
@@ -233,7 +233,7 @@ func (d *doctor) scan(ctx context.Context) []Check {
 	}
 	marks, err := process.AllMarks(supervise.MarkVariable)
 	if err != nil {
-		return oneCheck(Skip, "processes cannot be looked at: %v", err)
+		return oneCheck(Skip, "processes cannot be listed: %v", err)
 	}
 	var strange []string
 	for _, m := range marks {
@@ -244,7 +244,7 @@ func (d *doctor) scan(ctx context.Context) []Check {
 	for _, dir := range process.FindCgroups("laufwerk-") {
 		strange = append(strange, "control group "+dir)
 	}
-	return listCheck(Warn, "nothing carries a mark of laufwerk without a claim here", "resources that carry a mark of laufwerk and have no claim here: %d; they may belong to another LAUFWERK_HOME", "ps -e -o pid,ppid,lstart,args", strange)
+	return listCheck(Warn, "no process or control group has a laufwerk mark without a claim in this home", "resources that have a laufwerk mark and no claim in this home: %d; they may belong to another LAUFWERK_HOME", "ps -e -o pid,ppid,lstart,args", strange)
 }
 
 // scanKind lists what carries a label of laufwerk on the endpoint of a kind of targets, and has no claim here.
@@ -256,7 +256,7 @@ func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
 	}
 	there, err := l.List(ctx, resource.Intent{})
 	if err != nil {
-		return oneCheck(Skip, "what is there cannot be listed: %v", err)
+		return oneCheck(Skip, "the resources cannot be listed: %v", err)
 	}
 	owner := ""
 	sightings := make([]claims.Identification, len(there))
@@ -273,11 +273,11 @@ func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
 	for i, f := range there {
 		switch s := sightings[i]; {
 		case s.Late:
-			strange = append(strange, fmt.Sprintf("%s %s arrived after its claim %s was released", f.Resource, f.Name, s.Claim.ID))
+			strange = append(strange, fmt.Sprintf("%s %s appeared after its claim %s was released", f.Resource, f.Name, s.Claim.ID))
 			fix = "laufwerk cleanup --all"
 		case s.HasClaim():
 		default:
-			whose := "another home's, owner " + f.Owner
+			whose := "of another LAUFWERK_HOME, owner " + f.Owner
 			if f.Owner != "" && f.Owner == owner {
 				whose = "with the label of this home"
 			}
@@ -287,6 +287,6 @@ func (d *doctor) scanKind(ctx context.Context, kind string) []Check {
 	if fix == "" {
 		fix = l.ListCommand()
 	}
-	return listCheck(Warn, "nothing on the endpoint carries a label of laufwerk without a claim here",
-		"resources that carry a label of laufwerk and have no claim here, or a released one: %d; nothing is removed by its label alone", fix, strange)
+	return listCheck(Warn, "nothing at the endpoint has a laufwerk label without a claim in this home",
+		"resources that have a laufwerk label and no claim in this home, or a released one: %d; nothing is removed because of its label alone", fix, strange)
 }

@@ -63,7 +63,7 @@ func (d *doctor) identity(ctx context.Context, p providers.Provider, def targets
 	}
 	here, err := p.Endpoint(ctx, def)
 	if err != nil {
-		return oneCheck(Skip, "who answers cannot be told")
+		return oneCheck(Skip, "not checked: nothing answers")
 	}
 	s, err := d.service(ctx)
 	if err != nil {
@@ -83,11 +83,11 @@ func (d *doctor) identity(ctx context.Context, p providers.Provider, def targets
 		if _, err := l.List(ctx, c.Intent); err == nil { // at another socket
 			continue
 		}
-		out = checks.New("", Warn, "claims record the %s, which does not answer; here is the %s", there, here).
-			WithHint("laufwerk cleanup --all --accept-identity %s   # if it is the same one, moved or set up anew", failure.Quote(there+"="+here))
+		out = checks.New("", Warn, "claims record the %s, which does not answer; what answers is the %s", there, here).
+			WithHint("laufwerk cleanup --all --accept-identity %s   # if it is the same one, moved or set up again", failure.Quote(there+"="+here))
 	}
 	if out.Message == "" {
-		return []Check{checks.New("", Pass, "no claim names another one than the %s", here)}
+		return []Check{checks.New("", Pass, "no claim records an identity other than the %s", here)}
 	}
 	for e, count := range n {
 		out = out.WithEvidence(fmt.Sprintf("%d claims: %s", count, e))

@@ -86,7 +86,7 @@ func printEnvironment(env *system.Env, _ []string) error {
 	slices.Sort(out.Env)
 	b, err := json.Marshal(out)
 	if err == nil && len(b) > maxEnvironment {
-		err = fmt.Errorf("the environment takes %d bytes, and at most %d can be told", len(b), maxEnvironment)
+		err = fmt.Errorf("the environment takes %d bytes, and at most %d can be reported", len(b), maxEnvironment)
 	}
 	if err != nil {
 		return err

@@ -166,7 +166,7 @@ func readGreeting(conn net.Conn) error {
 		return err
 	}
 	if string(b) != standingByLine {
-		return errors.New("somebody else answers at the socket")
+		return errors.New("another process answers at the socket")
 	}
 	return nil
 }

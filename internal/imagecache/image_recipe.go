@@ -161,10 +161,10 @@ func (c Cache) Carries(i image.InspectResponse) error {
 	case c.bootstrap(Platform(i)).fingerprint():
 		return nil
 	case "":
-		return failure.New(failure.NotReady, "the image %s carries no prepared %s: it has no label %s", name, c.Program.Title, LabelBootstrap).
+		return failure.New(failure.NotReady, "the image %s contains no prepared %s: it has no label %s", name, c.Program.Title, LabelBootstrap).
 			WithHint("build it FROM the image that `%s` prints", c.Prepare)
 	default:
-		return failure.New(failure.NotReady, "the image %s carries another %s than this version of laufwerk prepares (%s)", name, c.Program.Title, c.Program.Version).
+		return failure.New(failure.NotReady, "the image %s contains another %s than this version of laufwerk prepares (%s)", name, c.Program.Title, c.Program.Version).
 			WithHint("%s   # then build the image anew from what it prints", c.Prepare)
 	}
 }

@@ -280,5 +280,5 @@ func find(ctx context.Context, e *dockerengine.Engine, ref string, absent func()
 	case resource.Absent:
 		return i, absent()
 	}
-	return i, failure.Wrap(err, failure.NotReady, "look for the image %s", ref)
+	return i, failure.Wrap(err, failure.NotReady, "inspect the image %s", ref)
 }

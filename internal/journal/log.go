@@ -174,7 +174,7 @@ func (j *Journal) recover(f *files.File) ([]Record, int64, error) {
 			err = files.Datasync(f)
 		}
 		if err != nil {
-			return nil, 0, failure.Wrap(err, failure.Failed, "cut its torn end")
+			return nil, 0, failure.Wrap(err, failure.Failed, "remove its incomplete last record")
 		}
 	}
 	if len(records) == 0 { // it may have been made this moment: its name has to be durable before its records are
@@ -201,7 +201,7 @@ func (w *Writer) Append(r Record) error {
 	}
 	if err != nil {
 		_ = w.f.Truncate(w.end) // or it is torn, which the next writer finds out
-		w.broken = w.j.writeError(err, "the journal could not be written: mend that")
+		w.broken = w.j.writeError(err, "the journal could not be written: correct that")
 		return w.broken
 	}
 	w.end += int64(len(frame))
@@ -248,7 +248,7 @@ func (j *Journal) writeError(err error, what string) error {
 	if files.NoSpace(err) {
 		what = "the disk of " + j.dir + " is full; " + what
 	}
-	e := failure.New(failure.NotReady, "%s, after which the run goes on from its last record", what).WithHint("laufwerk resume %s", filepath.Base(j.dir))
+	e := failure.New(failure.NotReady, "%s, then the run continues from its last record", what).WithHint("laufwerk resume %s", filepath.Base(j.dir))
 	e.Err = err
 	return e
 }

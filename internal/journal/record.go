@@ -108,7 +108,7 @@ func (j *Journal) StoreValue(v json.RawMessage) (*Value, error) {
 	}
 	name := sha256hex.Of(v)
 	if err := files.MkdirAll(j.blobDir()); err != nil {
-		return nil, j.writeError(err, "the folder of large values could not be made: mend that")
+		return nil, j.writeError(err, "the folder of large values could not be created: correct that")
 	}
 	crash.Point("journal/before-blob")
 	err := files.Create(filepath.Join(j.blobDir(), name), v)
@@ -116,7 +116,7 @@ func (j *Journal) StoreValue(v json.RawMessage) (*Value, error) {
 		err = files.SyncDir(j.blobDir())
 	}
 	if err != nil {
-		return nil, j.writeError(err, fmt.Sprintf("a value of %d bytes could not be kept: mend that", len(v)))
+		return nil, j.writeError(err, fmt.Sprintf("a value of %d bytes could not be stored: correct that", len(v)))
 	}
 	crash.Point("journal/after-blob")
 	return &Value{Blob: name, Size: int64(len(v))}, nil

@@ -47,7 +47,7 @@ type call struct {
 type callKey struct{}
 
 // errLimit is the cause of a call's end that its limit brought about.
-var errLimit = errors.New("the call's limit has passed")
+var errLimit = errors.New("the call timed out")
 
 // beginCall bounds a call and watches it. The cancel function ends it; it has to be called. The gateway is not told of the limit, nor
 // of the caller's deadline: it would end the call at the same moment, in words of its own.
@@ -90,7 +90,7 @@ func (watch) HandleRPC(ctx context.Context, s stats.RPCStats) {
 type RequestTooLarge struct{ Size, Limit int }
 
 func (t *RequestTooLarge) Error() string {
-	return fmt.Sprintf("the request has %d bytes, and a gateway takes at most %d", t.Size, t.Limit)
+	return fmt.Sprintf("the request has %d bytes, and a gateway accepts at most %d", t.Size, t.Limit)
 }
 
 func checkSize(m proto.Message) error {
@@ -168,7 +168,7 @@ func (g *Gateway) cause(c *call, err error) error {
 		case codes.Unimplemented:
 			return failure.New(failure.Unsupported, "%s", c.redactedText(err))
 		case codes.PermissionDenied, codes.Unauthenticated:
-			return failure.New(failure.NotReady, "it does not let this user do that: %s", c.redactedText(err)).WithHint("%s", registerCommand(g.registration.Alias))
+			return failure.New(failure.NotReady, "this user is not permitted to do that: %s", c.redactedText(err)).WithHint("%s", registerCommand(g.registration.Alias))
 		default: // it may do better the next time
 			return failure.New(failure.NotReady, "%s", c.redactedText(err))
 		}
@@ -177,7 +177,7 @@ func (g *Gateway) cause(c *call, err error) error {
 	case errors.Is(context.Cause(c.ctx), errLimit):
 		return g.hangError(c.limit)
 	case g.isClosed():
-		return errors.New("the connection to the gateway was given up")
+		return errors.New("the connection to the gateway was closed")
 	default:
 		return g.connectionError(c, err)
 	}
@@ -215,27 +215,27 @@ func (g *Gateway) connectionError(c *call, err error) error {
 	case has("connection refused"):
 		return fail(startHint, "nothing listens at %s", r.Endpoint)
 	case has("no such host", "server misbehaving"):
-		return fail(again, "the name %s leads nowhere on this machine", r.host)
+		return fail(again, "the name %s cannot be resolved on this machine", r.host)
 	case has("first record does not look like a TLS handshake"):
 		return fail(again, "what listens at %s speaks plain text, and the registration says https: it is another program, or a gateway that was started with --disable-tls", r.Endpoint)
 	case has("certificate signed by unknown authority", "certificate is not trusted"):
-		return fail(again, "the certificate of what listens at %s is not from the authority in %s: the gateway was set up anew, or it is another program", r.Endpoint, r.Dir)
+		return fail(again, "the certificate of what listens at %s is not from the authority in %s: the gateway was set up again, or it is another program", r.Endpoint, r.Dir)
 	case has("certificate is valid for", "doesn't contain any IP SANs", "not valid for any names"):
-		return fail(again, "the certificate of what listens at %s is not made out to %s", r.Endpoint, r.host)
+		return fail(again, "the certificate of what listens at %s is not valid for %s", r.Endpoint, r.host)
 	case has("certificate has expired or is not yet valid"):
 		return fail(again, "the certificate of the gateway at %s is out of date", r.Endpoint)
 	case has("ALPN", "no application protocol"):
 		return fail(again, "what listens at %s is not an OpenShell gateway: it does not speak HTTP/2", r.Endpoint)
 	case has("remote error: tls:"):
-		return fail(again, "the gateway at %s does not take the client certificate in %s", r.Endpoint, r.Dir)
+		return fail(again, "the gateway at %s does not accept the client certificate in %s", r.Endpoint, r.Dir)
 	case has("is not this machine"):
 		return fail(again, "%s is not on this machine", r.Endpoint)
 	case !c.sent.Load() && has(context.DeadlineExceeded.Error()): // the library's own limit of a connection, which the call outlasts
 		return g.hangError(g.limits.ping)
 	case !c.sent.Load():
-		return fail(again, "what listens at %s ends connections at once: it does not take the client certificate in %s, or is no gateway", r.Endpoint, r.Dir)
+		return fail(again, "what listens at %s ends connections at once: it does not accept the client certificate in %s, or is no gateway", r.Endpoint, r.Dir)
 	default:
-		return fail(g.restartHint(), "the connection to the gateway at %s broke off", r.Endpoint)
+		return fail(g.restartHint(), "the connection to the gateway at %s was interrupted", r.Endpoint)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestDriversThatAreNotSaid(t *testing.T) {
 		"unknown":     {func(context.Context) error { return status.Error(codes.Unimplemented, "unknown method") }, failure.Unsupported, "unknown method"},
 		"an error":    {func(context.Context) error { return status.Error(codes.Internal, "database is away") }, failure.NotReady, "database is away"},
 		"unavailable": {func(context.Context) error { return status.Error(codes.Unavailable, "not now") }, failure.NotReady, "not now"},
-		"cut":         {func(context.Context) error { s.cut(); return nil }, failure.NotReady, "broke off"},
+		"cut":         {func(context.Context) error { s.cut(); return nil }, failure.NotReady, "was interrupted"},
 		"hanging":     {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, failure.NotReady, "did not answer within 300ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestNoGateway(t *testing.T) {
 		}), "speaks plain text, and the registration says https"},
 		"plain text gRPC":      {grpcServer(nil, ours), "speaks plain text, and the registration says https"},
 		"another authority":    {grpcServer(newAuthority(t).server(t, a), ours), "is not from the authority"},
-		"other clients":        {grpcServer(a.server(t, newAuthority(t)), ours), "does not take the client certificate in"},
-		"another name":         {grpcServer(a.server(t, a, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"gateway"} }), ours), "is not made out to 127.0.0.1"},
+		"other clients":        {grpcServer(a.server(t, newAuthority(t)), ours), "does not accept the client certificate in"},
+		"another name":         {grpcServer(a.server(t, a, func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"gateway"} }), ours), "is not valid for 127.0.0.1"},
 		"an expired one":       {grpcServer(a.server(t, a, expired), ours), "is out of date"},
 		"HTTP/1":               {web.Listener.Addr().String(), "does not speak HTTP/2"},
 		"HTTP/2 without gRPC":  {h2.Listener.Addr().String(), "is not an OpenShell gateway"},
@@ -255,7 +255,7 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	g.Close()
-	if _, _, err := g.Get(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "given up") {
+	if _, _, err := g.Get(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "was closed") {
 		t.Errorf("after Close: %v", err)
 	}
 }

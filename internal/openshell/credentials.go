@@ -31,8 +31,8 @@ func (i identity) config(host string) *tls.Config {
 // in date, and a pair.
 func readCredentials(alias, dir string) (identity, error) {
 	fail := func(err error, path, format string, args ...any) (identity, error) {
-		out := failure.New(failure.NotReady, "the OpenShell gateway %q cannot be spoken to: "+format, append([]any{alias}, args...)...).
-			WithHint("%s   # writes its certificates anew", registerCommand(alias)).WithPaths(path)
+		out := failure.New(failure.NotReady, "cannot connect to the OpenShell gateway %q: "+format, append([]any{alias}, args...)...).
+			WithHint("%s   # creates its certificates again", registerCommand(alias)).WithPaths(path)
 		out.Err = err
 		return identity{}, out
 	}
@@ -59,7 +59,7 @@ func readCredentials(alias, dir string) (identity, error) {
 	ca, crt := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt")
 	own, err := tls.X509KeyPair(text["tls.crt"], text["tls.key"])
 	if err != nil {
-		return fail(err, crt, "tls.crt and tls.key in %s are no pair", dir)
+		return fail(err, crt, "tls.crt and tls.key in %s do not belong together", dir)
 	}
 	if err := inDate(own.Leaf); err != nil {
 		return fail(err, crt, "the client certificate %s is out of date", crt)
@@ -87,7 +87,7 @@ func readCredentials(alias, dir string) (identity, error) {
 		n++
 	}
 	if n == 0 {
-		return fail(nil, ca, "%s holds no certificate", ca)
+		return fail(nil, ca, "%s has no certificate", ca)
 	}
 	out.fingerprint = hex.EncodeToString(sum.Sum(nil))
 	return out, nil
@@ -111,9 +111,9 @@ func ownFolder(path string, forbidden fs.FileMode) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fs.ErrNotExist
 	case err != nil:
-		return failure.Wrap(err, failure.NotReady, "cannot look at %s", path)
+		return failure.Wrap(err, failure.NotReady, "cannot inspect %s", path)
 	case !info.IsDir():
-		return failure.New(failure.NotReady, "%s is not a folder of its own: it belongs to a gateway's registration, where neither files nor links stand for folders", path).
+		return failure.New(failure.NotReady, "%s is not a directory: a gateway's registration may not have files or links in place of directories", path).
 			WithHint("ls -ld %s", failure.Quote(path)).WithPaths(path)
 	}
 	return checkPrivate(path, info, forbidden)
@@ -132,7 +132,7 @@ func ownFile(path string, forbidden fs.FileMode) ([]byte, error) {
 	if link, err := files.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fs.ErrNotExist
 	} else if err == nil && !link.Mode().IsRegular() {
-		return nil, fail(nil, "%s is not a regular file: in a gateway's registration links and the like stand for none", path)
+		return nil, fail(nil, "%s is not a regular file: a gateway's registration may not have links or special files", path)
 	}
 	f, err := files.OpenFile(path, 0, 0)
 	if err != nil {

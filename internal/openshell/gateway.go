@@ -109,13 +109,13 @@ func checkQualified(version string, r Registration) (warning string, err error) 
 	parts := strings.Split(core, ".")
 	for _, p := range parts {
 		if _, err := strconv.ParseUint(p, 10, 32); err != nil || len(parts) != 3 {
-			return "", failure.New(failure.NotReady, "the OpenShell gateway %q does not say which version it is (%q): laufwerk speaks to %s", r.Alias, version, Qualified).
+			return "", failure.New(failure.NotReady, "the OpenShell gateway %q does not say which version it is (%q): laufwerk supports %s", r.Alias, version, Qualified).
 				WithHint("openshell status --gateway %s", failure.Quote(r.Alias))
 		}
 	}
 	switch {
 	case parts[0] != "0" || parts[1] != "0":
-		return "", failure.New(failure.NotReady, "the OpenShell gateway %q is version %s: its calls have the names of 0.0's and other contents; laufwerk speaks to %s", r.Alias, version, Qualified).
+		return "", failure.New(failure.NotReady, "the OpenShell gateway %q is version %s: its calls have the same names as in 0.0, but other contents; laufwerk supports %s", r.Alias, version, Qualified).
 			WithHint("install OpenShell %s beside it, and register that gateway under another alias", Qualified)
 	case version == Qualified:
 		return "", nil

@@ -28,7 +28,7 @@ func (g *Gateway) Provider(ctx context.Context, name string) (*wire.Provider, re
 		err = errors.New("the gateway's answer is empty")
 	}
 	if err != nil {
-		return nil, resource.Unobserved, g.endRead(c, err, "look at the provider %s", name)
+		return nil, resource.Unobserved, g.endRead(c, err, "read the provider %s", name)
 	}
 	return answer.GetProvider(), resource.Present, nil
 }
@@ -45,7 +45,7 @@ func (g *Gateway) Profile(ctx context.Context, id string) (*wire.ProviderProfile
 		err = errors.New("the gateway's answer is empty")
 	}
 	if err != nil {
-		return nil, resource.Unobserved, g.endRead(c, err, "look at the provider profile %s", id)
+		return nil, resource.Unobserved, g.endRead(c, err, "read the provider profile %s", id)
 	}
 	return answer.GetProfile(), resource.Present, nil
 }
@@ -68,7 +68,7 @@ func (g *Gateway) ImportProfile(ctx context.Context, profile *wire.ProviderProfi
 	if answer.GetImported() {
 		return resource.Done, nil
 	}
-	out := failure.New(failure.Failed, "the gateway does not take the provider profile %s", profile.GetId())
+	out := failure.New(failure.Failed, "the gateway does not accept the provider profile %s", profile.GetId())
 	for _, d := range answer.GetDiagnostics() {
 		at := strings.Trim(d.GetProfileId()+" "+d.GetField(), " ")
 		out.Conditions = append(out.Conditions, failure.Condition{ID: at, Message: d.GetMessage()})

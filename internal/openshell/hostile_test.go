@@ -59,7 +59,7 @@ func TestUnregisteredAmongMany(t *testing.T) {
 func TestANameThatLeadsNowhere(t *testing.T) {
 	g := &Gateway{registration: Registration{Alias: "lab", Endpoint: "https://x.localhost:1", host: "x.localhost"}}
 	err := g.connectionError(&call{}, status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp: lookup x.localhost: no such host"`))
-	if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "the name x.localhost leads nowhere on this machine") {
+	if !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "the name x.localhost cannot be resolved on this machine") {
 		t.Errorf("%v", err)
 	}
 }

@@ -97,7 +97,7 @@ func TestOutcomesWithoutAnAnswer(t *testing.T) {
 
 			s.then(func(context.Context) (any, error) { s.cut(); return e.good, nil })
 			done, err := e.do(t.Context(), g)
-			if done != resource.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "broke off") || s.called(e.rpc) != 1 {
+			if done != resource.Unknown || !failure.Is(err, failure.OutcomeUnknown) || !strings.Contains(err.Error(), "was interrupted") || s.called(e.rpc) != 1 {
 				t.Errorf("cut: %s, %v, %d requests", done, err, s.called(e.rpc))
 			}
 			s.then(func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() })
@@ -361,12 +361,12 @@ func TestOutcomesOfExec(t *testing.T) {
 			_ = send(out("x"))
 			return status.Error(codes.NotFound, "sandbox not found")
 		}, resource.Unknown, failure.OutcomeUnknown, "sandbox not found"},
-		"cut": {func(send) error { s.cut(); return nil }, resource.Unknown, failure.OutcomeUnknown, "broke off"},
+		"cut": {func(send) error { s.cut(); return nil }, resource.Unknown, failure.OutcomeUnknown, "was interrupted"},
 		"cut after output": {func(send send) error {
 			_ = send(out("x"))
 			s.cut()
 			return nil
-		}, resource.Unknown, failure.OutcomeUnknown, "broke off"},
+		}, resource.Unknown, failure.OutcomeUnknown, "was interrupted"},
 		"an error after the code": {func(send send) error {
 			_ = send(exit(3))
 			return status.Error(codes.Internal, "late")

@@ -75,7 +75,7 @@ func wellFormed(alias string) error {
 	case alias == "":
 		return failure.New(failure.SettingsInvalid, "the gateway has no alias: it is the name of a folder of registered gateways").WithHint("openshell gateway list")
 	case alias == "." || alias == ".." || strings.ContainsAny(alias, `/\`) || strings.ContainsFunc(alias, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return failure.New(failure.SettingsInvalid, "the gateway alias %q leads out of the folder of registered gateways: an alias is the name of one folder", alias).
+		return failure.New(failure.SettingsInvalid, "the gateway alias %q is outside the folder of registered gateways: an alias is the name of one folder", alias).
 			WithHint("openshell gateway list")
 	}
 	return nil

@@ -149,15 +149,15 @@ func TestRefusedRegistrations(t *testing.T) {
 		"an open alias":     {mode(".", 0o770), failure.NotReady, "other users can write it"},
 		"open metadata":     {mode("metadata.json", 0o620), failure.NotReady, "other users can write it"},
 		"a linked key":      {link("mtls/tls.key"), failure.NotReady, "not a regular file"},
-		"a linked folder":   {link("mtls"), failure.NotReady, "not a folder of its own"},
+		"a linked folder":   {link("mtls"), failure.NotReady, "is not a directory"},
 		"a linked metadata": {link("metadata.json"), failure.NotReady, "not a regular file"},
-		"a linked alias":    {link("."), failure.NotReady, "not a folder of its own"},
+		"a linked alias":    {link("."), failure.NotReady, "is not a directory"},
 		"no pair": {func(t *testing.T, dir string, a *authority) {
 			_, key := a.sign(t)
 			put(t, filepath.Join(dir, "mtls/tls.key"), string(key))
-		}, failure.NotReady, "are no pair"},
-		"a key that is none": {file("mtls/tls.key", "x"), failure.NotReady, "are no pair"},
-		"an empty authority": {file("mtls/ca.crt", ""), failure.NotReady, "holds no certificate"},
+		}, failure.NotReady, "do not belong together"},
+		"a key that is none": {file("mtls/tls.key", "x"), failure.NotReady, "do not belong together"},
+		"an empty authority": {file("mtls/ca.crt", ""), failure.NotReady, "has no certificate"},
 		"a torn authority":   {file("mtls/ca.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), failure.NotReady, "cannot be read"},
 		"expired": {func(t *testing.T, dir string, a *authority) {
 			crt, key := a.sign(t, expired)

@@ -33,7 +33,7 @@ func (g *Gateway) Create(ctx context.Context, request *wire.CreateSandboxRequest
 	answer, err := g.client().CreateSandbox(c.ctx, r)
 	crash.Point("openshell/after-create")
 	if m := answer.GetSandbox().GetMetadata(); err == nil && (m.GetId() == "" || m.GetName() != r.GetName()) {
-		return nil, resource.Unknown, failure.New(failure.OutcomeUnknown, "create the sandbox %s: the gateway answers with %q, without an id or of another name", r.GetName(), m.GetName())
+		return nil, resource.Unknown, failure.New(failure.OutcomeUnknown, "create the sandbox %s: the gateway answers with %q, which has no id or another name", r.GetName(), m.GetName())
 	}
 	done, err := g.endEffect(c, err, "create the sandbox %s", r.GetName())
 	return answer.GetSandbox(), done, err
@@ -49,10 +49,10 @@ func (g *Gateway) Get(ctx context.Context, name string) (*wire.Sandbox, resource
 		return nil, resource.Absent, nil
 	}
 	if err != nil {
-		return nil, resource.Unobserved, g.endRead(c, err, "look at the sandbox %s", name)
+		return nil, resource.Unobserved, g.endRead(c, err, "inspect the sandbox %s", name)
 	}
 	if m := answer.GetSandbox().GetMetadata(); m.GetId() == "" || m.GetName() != name {
-		return nil, resource.Unobserved, failure.New(failure.NotReady, "look at the sandbox %s: the gateway answers with %q, without an id or of another name", name, m.GetName())
+		return nil, resource.Unobserved, failure.New(failure.NotReady, "inspect the sandbox %s: the gateway answers with %q, which has no id or another name", name, m.GetName())
 	}
 	return answer.GetSandbox(), resource.Present, nil
 }
@@ -150,7 +150,7 @@ func (g *Gateway) PolicySource(ctx context.Context, id string) (wire.PolicySourc
 		err = errors.New("the gateway does not say it")
 	}
 	if err != nil {
-		return wire.PolicySource_POLICY_SOURCE_UNSPECIFIED, g.endRead(c, err, "ask whose policy holds in the sandbox %s", id)
+		return wire.PolicySource_POLICY_SOURCE_UNSPECIFIED, g.endRead(c, err, "read which policy applies to the sandbox %s", id)
 	}
 	return answer.GetPolicySource(), nil
 }

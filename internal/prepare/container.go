@@ -356,7 +356,7 @@ func (s containerSpec) start(ctx context.Context, e *dockerengine.Engine, id str
 	case err == nil || over != nil:
 		return over
 	case !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
-		return failure.Wrap(err, failure.Failed, "look whether the preparation's container runs")
+		return failure.Wrap(err, failure.Failed, "check whether the container of the preparation runs")
 	}
 	return failure.New(failure.NotReady, "the engine at %s does not see the files of this host: a file that its container wrote to %s did not appear there", e.Endpoint().Host, s.Stage).
 		WithHint("use an engine of this machine that shares %s", failure.Quote(s.Stage))

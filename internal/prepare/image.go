@@ -116,7 +116,7 @@ func (p *preparation) make(ctx context.Context) (r imagecache.Receipt, reused bo
 func (p *preparation) inspectBase(ctx context.Context) error {
 	i, presence, err := p.engine.Image(ctx, p.Image)
 	if presence == resource.Unobserved {
-		return failure.Wrap(err, failure.NotReady, "look for the base image %s", p.Image)
+		return failure.Wrap(err, failure.NotReady, "inspect the base image %s", p.Image)
 	}
 	p.base = i
 	return nil
@@ -295,7 +295,7 @@ func (p *preparation) assemble(ctx context.Context, container, build string, log
 	for _, dir := range p.recipe.Paths {
 		exists, err := p.engine.HasPath(ctx, container, dir)
 		if err != nil {
-			return "", failure.Wrap(err, failure.Failed, "look what the image %s has", p.base.ID)
+			return "", failure.Wrap(err, failure.Failed, "check which programs the image %s has", p.base.ID)
 		}
 		if !exists {
 			dirs = append(dirs, dir)

@@ -122,7 +122,7 @@ func (in installer) findTools(ctx context.Context) (pnpm []string, err error) {
 	var out bytes.Buffer
 	code, _, err := in.engine.Exec(ctx, in.container, dockerengine.Command{Argv: guest.Probe(), User: root, Dir: "/"}, &out, io.Discard)
 	if err != nil {
-		return nil, failure.Wrap(err, failure.Failed, "look what the image %s has", in.Image)
+		return nil, failure.Wrap(err, failure.Failed, "check which programs the image %s has", in.Image)
 	}
 	p, err := guest.ReadProbe(out.Bytes())
 	if err != nil || code != 0 {
@@ -140,7 +140,7 @@ func (in installer) findTools(ctx context.Context) (pnpm []string, err error) {
 	case !ok:
 		lacks = append(lacks, "node")
 	case node.Version == "":
-		lacks = append(lacks, fmt.Sprintf("a node that tells its version within %s", guest.VersionLimit))
+		lacks = append(lacks, fmt.Sprintf("a node that prints its version within %s", guest.VersionLimit))
 	case major(node.Version) < leastNode:
 		lacks = append(lacks, fmt.Sprintf("node %d or newer (it has %s)", leastNode, node.Version))
 	}
@@ -149,7 +149,7 @@ func (in installer) findTools(ctx context.Context) (pnpm []string, err error) {
 	} else if has, err := in.hasNPM(ctx); err != nil {
 		return nil, err
 	} else if !has && ok && tool.Version == "" { // which it may do another time: that it is there is known
-		lacks = append(lacks, fmt.Sprintf("a pnpm that tells its version within %s (npm would do)", guest.VersionLimit))
+		lacks = append(lacks, fmt.Sprintf("a pnpm that prints its version within %s (npm would do)", guest.VersionLimit))
 	} else if !has {
 		lacks = append(lacks, "pnpm (npm would do)")
 	}
@@ -184,7 +184,7 @@ func (in installer) hasNPM(ctx context.Context) (bool, error) {
 	c := dockerengine.Command{Argv: []string{"npm", "--version"}, User: root, Dir: "/"}
 	code, done, err := in.engine.Exec(ctx, in.container, c, io.Discard, io.Discard)
 	if err != nil && done != resource.NotDone { // an engine that does not start it says so: it is not there
-		return false, failure.Wrap(err, failure.Failed, "look what the image %s has", in.Image)
+		return false, failure.Wrap(err, failure.Failed, "check which programs the image %s has", in.Image)
 	}
 	return err == nil && code == 0, nil
 }

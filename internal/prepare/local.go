@@ -168,7 +168,7 @@ func (o LocalOptions) recordOwn(ctx context.Context) (LocalResult, error) {
 	defer func() { _ = files.RemoveAll(tmp) }()
 	version, err := o.versionOf(ctx, o.Binary, tmp)
 	if err != nil {
-		return LocalResult{}, wrong(err, "--%s %s does not tell its version", name, o.Binary)
+		return LocalResult{}, wrong(err, "--%s %s does not print its version", name, o.Binary)
 	}
 	same := func() (agent.Receipt, bool) {
 		r, err := o.installed()

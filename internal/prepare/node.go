@@ -66,7 +66,7 @@ func findManager(ctx context.Context, program agent.Program, vars map[string]str
 		err = fmt.Errorf("`--version` printed %q", version[:min(len(version), 200)])
 	}
 	if err != nil {
-		return manager{}, get("installing %s needs Node.js %d or newer, and %s does not tell its version: %v; %s", title, leastNode, node, err, how)
+		return manager{}, get("installing %s needs Node.js %d or newer, and %s does not print its version: %v; %s", title, leastNode, node, err, how)
 	}
 	if major, _ := strconv.Atoi(m[1]); major < leastNode {
 		return manager{}, get("installing %s needs Node.js %d or newer, and %s is %s: %s", title, leastNode, node, version, how)
@@ -94,7 +94,7 @@ func (m manager) install(ctx context.Context, program agent.Program, tree, mark 
 		return nil
 	}
 	if ctx.Err() != nil {
-		return failure.Wrap(context.Cause(ctx), failure.Cancelled, "install %s; laufwerk prepare local takes it up", program.Title())
+		return failure.Wrap(context.Cause(ctx), failure.Cancelled, "install %s; then run laufwerk prepare local", program.Title())
 	}
 	return failure.New(failure.NotReady, "%s could not install %s %s: %s", m.name, program.Title(), program.Recipe().Version, strings.TrimSpace(err.Error())).
 		WithHint("laufwerk prepare local")

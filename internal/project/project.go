@@ -45,7 +45,7 @@ func Find(dir, explicit, home string) (string, error) {
 		}
 		root := projectfs.Real(explicit)
 		if !projectfs.IsDir(root) {
-			return "", failure.New(failure.ProjectNotFound, "%s is not a directory: --project names a project's", explicit).WithHint("laufwerk --help")
+			return "", failure.New(failure.ProjectNotFound, "%s is not a directory: --project needs the directory of a project", explicit).WithHint("laufwerk --help")
 		}
 		found, err := hasConfig(root)
 		if err != nil {
@@ -76,7 +76,7 @@ func Find(dir, explicit, home string) (string, error) {
 func hasConfig(root string) (bool, error) {
 	info, err := files.Lstat(filepath.Join(root, Config))
 	if files.MachineFailed(err) {
-		return false, failure.Wrap(err, failure.ProjectInvalid, "look for a project in %s", root)
+		return false, failure.Wrap(err, failure.ProjectInvalid, "find a project in %s", root)
 	}
 	return err == nil && !info.IsDir(), nil
 }
@@ -84,7 +84,7 @@ func hasConfig(root string) (bool, error) {
 func checkTrusted(root, home string) error {
 	if home != "" {
 		if rel, err := filepath.Rel(projectfs.Real(home), root); err == nil && filepath.IsLocal(rel) {
-			return failure.New(failure.ProjectInvalid, "the project %s is inside laufwerk's own state (%s): what is there was written by runs", root, home).
+			return failure.New(failure.ProjectInvalid, "the project %s is inside laufwerk's own state (%s): its files were written by runs", root, home).
 				WithHint("use the project that the run came from")
 		}
 	}

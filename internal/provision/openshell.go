@@ -104,7 +104,7 @@ func (o OpenShellOptions) checkProvider(p *wire.Provider) error {
 	alias := failure.Quote(o.Gateway.Registration().Alias)
 	login := o.loginProfile()
 	if p.GetType() != login.ID {
-		return failure.New(failure.AlreadyExists, "the gateway has a provider %q already, of type %q and not %s: it is somebody's, and stays as it is", o.Provider, p.GetType(), login.ID).
+		return failure.New(failure.AlreadyExists, "the gateway has a provider %q already, of type %q and not %s: others may use it, and it was not changed", o.Provider, p.GetType(), login.ID).
 			WithHint("name another `credentials.provider` in the target, or remove that one: openshell provider delete %s --gateway %s", failure.Quote(o.Provider), alias)
 	}
 	if o.Rotate {
@@ -112,7 +112,7 @@ func (o OpenShellOptions) checkProvider(p *wire.Provider) error {
 	}
 	for _, key := range login.Required {
 		if _, ok := p.GetCredentials()[key]; !ok {
-			return failure.New(failure.AlreadyExists, "the provider %q is there, and lacks %s", o.Provider, key).
+			return failure.New(failure.AlreadyExists, "the provider %q exists, and lacks %s", o.Provider, key).
 				WithHint("laufwerk provision openshell --rotate   # replaces all of its values")
 		}
 	}
@@ -134,7 +134,7 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	switch presence {
 	case resource.Present:
 	case resource.Absent:
-		return out, failure.New(failure.NotReady, "the gateway has no profile %s, from which that of our providers is made", login.Own).
+		return out, failure.New(failure.NotReady, "the gateway has no profile %s, on which laufwerk's own profile is based", login.Own).
 			WithHint("openshell provider list-profiles --gateway %s", failure.Quote(o.Gateway.Registration().Alias))
 	default:
 		return out, err
@@ -153,7 +153,7 @@ func (o OpenShellOptions) profile(ctx context.Context) (Profile, error) {
 	return out, err
 }
 
-// loginProfile is how the gateway holds the login.
+// loginProfile is how the gateway stores the login.
 func (o OpenShellOptions) loginProfile() *agent.Profile { return o.Program.Credential().Profile }
 
 func (o OpenShellOptions) binaries() string { return policy.Binaries(o.Program.Name()) }
@@ -182,8 +182,8 @@ func (o OpenShellOptions) checkProfile(p *wire.ProviderProfile) error {
 		return nil
 	}
 	alias := failure.Quote(o.Gateway.Registration().Alias)
-	return failure.New(failure.AlreadyExists, "the gateway has a profile %s already, which %s: it stays as it is", login.ID, wrong).
-		WithHint("openshell provider profile export %s --gateway %s   # look at it; then\nopenshell provider profile delete %s --gateway %s", login.ID, alias, login.ID, alias)
+	return failure.New(failure.AlreadyExists, "the gateway has a profile %s already, which %s: it was not changed", login.ID, wrong).
+		WithHint("openshell provider profile export %s --gateway %s   # check it; then\nopenshell provider profile delete %s --gateway %s", login.ID, alias, login.ID, alias)
 }
 
 // provider sees to the provider; there is what was found of it, nil for nothing.
@@ -232,8 +232,8 @@ func (o OpenShellOptions) provider(ctx context.Context, there *wire.Provider) (P
 		}
 		return Provider{Name: out.Name, Type: out.Type, Done: Kept, Keys: slices.Sorted(maps.Keys(now.GetCredentials()))}, nil
 	case done == resource.Unknown:
-		lost := failure.New(failure.OutcomeUnknown, "the gateway %q may have the values of the provider %q, or not", o.Gateway.Registration().Alias, o.Provider).
-			WithHint("laufwerk provision openshell --rotate   # hands them over once more, which does no harm")
+		lost := failure.New(failure.OutcomeUnknown, "it is not known whether the gateway %q received the values of the provider %q", o.Gateway.Registration().Alias, o.Provider).
+			WithHint("laufwerk provision openshell --rotate   # sends them again, which is safe")
 		lost.Err = err
 		return out, lost
 	}

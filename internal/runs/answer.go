@@ -40,7 +40,7 @@ func (s *Service) Answer(ctx context.Context, a Answer) (Run, error) {
 		return r, failure.New(failure.InputInvalid, "%v", err).WithHint("%s", AnswerCommand(r.ID, q))
 	}
 	if a.Digest != "" && !strings.HasPrefix(q.Digest, a.Digest) {
-		return r, failure.New(failure.ChangedSinceApproval, "the question %q is about the content %s, and you looked at %s", q.Key, q.Digest, a.Digest).
+		return r, failure.New(failure.ChangedSinceApproval, "the question %q is about the content %s, and --digest is %s", q.Key, q.Digest, a.Digest).
 			WithHint("laufwerk diff %s", r.ID)
 	}
 	// One at a time: of two people who answer at the same moment the second one is told.
@@ -53,7 +53,7 @@ func (s *Service) Answer(ctx context.Context, a Answer) (Run, error) {
 	if left, err := s.hasPendingAnswer(r.ID, a.Key); err != nil {
 		return r, err
 	} else if left {
-		return r, failure.New(failure.RunState, "the question %q of run %s was answered already; the run has not taken the answer yet", a.Key, r.ID).
+		return r, failure.New(failure.RunState, "the question %q of run %s was answered already; the run has not read the answer yet", a.Key, r.ID).
 			WithHint("laufwerk resume %s", r.ID)
 	}
 	return r, j.Send(journal.Message{Kind: journal.Answer, At: s.now(), Key: a.Key, Value: value, Digest: q.Digest, Who: a.Who})
@@ -132,7 +132,7 @@ func (s *Service) findQuestion(run, key string) (workflow.Question, error) {
 	if len(open) > 0 {
 		return workflow.Question{}, failure.New(failure.NotFound, "run %s does not ask %q", run, key).WithHint("%s", strings.Join(open, "\n"))
 	}
-	return workflow.Question{}, failure.New(failure.NotFound, "run %s does not ask %q, and nothing else at the moment", run, key).WithHint("laufwerk runs show %s", run)
+	return workflow.Question{}, failure.New(failure.NotFound, "run %s does not ask %q; it asks no question now", run, key).WithHint("laufwerk runs show %s", run)
 }
 
 func parseAnswer(q workflow.Question, typed string) (json.RawMessage, error) {

@@ -43,7 +43,7 @@ func (s *Service) Cancel(ctx context.Context, id, reason string, force bool, by 
 		}
 		if !acquired {
 			if !force {
-				return r, failure.New(failure.LeaseBusy, "the worker of run %s (%s) was asked to cancel it %s ago and is still there", r.ID, worker, CancelWait).
+				return r, failure.New(failure.LeaseBusy, "the worker of run %s (%s) was asked to cancel it %s ago and is still running", r.ID, worker, CancelWait).
 					WithHint("laufwerk runs cancel %s --force", r.ID)
 			}
 			if err := s.endWorker(ctx, r.ID, worker); err != nil {
@@ -99,7 +99,7 @@ func (s *Service) endWorker(ctx context.Context, id string, worker lock.Holder) 
 		return failure.New(failure.LeaseBusy, "run %s has another worker now: %s", id, holder).WithHint("laufwerk runs cancel %s --force", id)
 	}
 	if holder.Process == (process.Identity{}) {
-		return failure.New(failure.LeaseBusy, "who works on run %s is not known beyond doubt (%s): end it, then repeat", id, holder).WithHint("laufwerk runs cancel %s", id)
+		return failure.New(failure.LeaseBusy, "the worker process of run %s cannot be identified with certainty (%s): end it, then repeat the command", id, holder).WithHint("laufwerk runs cancel %s", id)
 	}
 	if err := process.Signal(worker.Process, syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrGone) {
 		return failure.Wrap(err, failure.Failed, "end the worker of run %s (%s)", id, worker)
@@ -179,7 +179,7 @@ func (s *Service) fence(ctx context.Context, run string) (doubt, err error) {
 	}
 	for _, c := range list {
 		if err := s.fenceClaim(ctx, c); err != nil && doubt == nil {
-			doubt = failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of it runs any more: %v", err).
+			doubt = failure.New(failure.OutcomeUnknown, "it could not be confirmed that all of its processes have ended: %v", err).
 				WithHint("laufwerk cleanup %s\nlaufwerk claims show %s", run, c.ID)
 		}
 	}

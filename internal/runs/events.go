@@ -115,7 +115,7 @@ func (o outputCheckedProgram) Step(ctx context.Context, m *protocol.Message) ([]
 			value = json.RawMessage("null")
 		}
 		if misfit := o.schema.Check(value); misfit != nil {
-			e := failure.New(failure.OutputInvalid, "the workflow's result does not fit its output schema: %v", misfit)
+			e := failure.New(failure.OutputInvalid, "the workflow's result does not match its output schema: %v", misfit)
 			out[i] = protocol.Message{Type: protocol.TypeError, Error: workflow.WireError(e)}
 		}
 	}

@@ -21,7 +21,7 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 		return err
 	}
 	if !r.Terminal() {
-		return failure.New(failure.RunState, "run %s is %s, and only a run that is over can be pruned", r.ID, r.State).
+		return failure.New(failure.RunState, "run %s is %s, and only a run that has ended can be pruned", r.ID, r.State).
 			WithHint("laufwerk runs cancel %s && laufwerk cleanup %s", r.ID, r.ID)
 	}
 	r, l, err := s.acquireRun(ctx, r.ID)
@@ -85,7 +85,7 @@ func (s *Service) removeFolder(ctx context.Context, name string) error {
 	defer root.Close()
 	refused, err := root.RemoveAll(ctx, name)
 	if err == nil && len(refused) > 0 {
-		err = failure.New(failure.Retained, "%s cannot be removed: %s; see to it, then repeat", redact.Line(filepath.Join(s.Home.RunsDir(), refused[0].Path)), refused[0].Why).
+		err = failure.New(failure.Retained, "%s cannot be removed: %s; correct that, then repeat the command", redact.Line(filepath.Join(s.Home.RunsDir(), refused[0].Path)), refused[0].Why).
 			WithHint("laufwerk cleanup --all")
 	}
 	return failure.Wrap(err, failure.Retained, "remove the folder of run %s", name)

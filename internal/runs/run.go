@@ -91,7 +91,7 @@ func (s *Service) Lease(ctx context.Context, id string) (*lock.Lock, error) {
 	l, err := lock.Acquire(ctx, s.leasePath(id), lock.Exclusive, 0, s.Command)
 	if failure.Is(err, failure.LockBusy) {
 		h := lock.Who(s.leasePath(id))
-		return nil, failure.New(failure.LeaseBusy, "another worker is on run %s: %s", id, h).WithField("holder", h).
+		return nil, failure.New(failure.LeaseBusy, "another worker process executes run %s: %s", id, h).WithField("holder", h).
 			WithHint("laufwerk runs logs %s -f", id)
 	}
 	return l, err
@@ -109,7 +109,7 @@ func (s *Service) acquireRun(ctx context.Context, id string) (Run, *lock.Lock, e
 	}
 	now, found, err := s.findRun(ctx, r.ID)
 	if err == nil && !found {
-		err = failure.New(failure.NotFound, "run %s was pruned this moment", r.ID).WithHint("laufwerk runs list --all")
+		err = failure.New(failure.NotFound, "run %s has just been pruned", r.ID).WithHint("laufwerk runs list --all")
 	}
 	if err != nil {
 		l.Release()
@@ -202,7 +202,7 @@ func (s *Service) observeState(r Run) Run {
 		if _, live := s.Worker(r.ID); !live {
 			r.State = Interrupted
 			if r.Reason == "" {
-				r.Reason = "its worker is gone"
+				r.Reason = "its worker process no longer exists"
 			}
 		}
 	}

@@ -215,7 +215,7 @@ func checkInput(w *project.Workflow, input json.RawMessage) error {
 		return failure.New(failure.InputInvalid, "the workflow %q needs an input, whose schema is in %s", w.Name, w.File).
 			WithHint("laufwerk run %s --input %s", w.Name, inputSketch(w.Input))
 	case err != nil:
-		return failure.New(failure.InputInvalid, "the input does not fit the workflow %q, whose schema is in %s: %v", w.Name, w.File, err).
+		return failure.New(failure.InputInvalid, "the input does not match the workflow %q, whose schema is in %s: %v", w.Name, w.File, err).
 			WithHint("laufwerk run %s --input @file.json", w.Name)
 	}
 	return nil
@@ -303,7 +303,7 @@ func (k keyRecord) checkInput(q Request) error {
 		what = "another workflow (" + k.Workflow + ")"
 	}
 	return failure.New(failure.AlreadyExists, "the key %q belongs to run %s with %s", q.Key, k.Run, what).
-		WithField("run", k.Run).WithHint("laufwerk runs show %s; or use another key", k.Run)
+		WithField("run", k.Run).WithHint("laufwerk runs show %s   # or use another key", k.Run)
 }
 
 // takeKey gives the key to a run that is being made. It fails where another process was faster.
@@ -321,7 +321,7 @@ func takeKey(tx store.Tx, q Request, run string) error {
 		if err := k.checkInput(q); err != nil {
 			return err
 		}
-		return failure.New(failure.AlreadyExists, "run %s has the key %q since this moment", k.Run, q.Key).
+		return failure.New(failure.AlreadyExists, "another command has just started run %s with the key %q", k.Run, q.Key).
 			WithField("run", k.Run).WithHint("laufwerk runs show %s", k.Run)
 	}
 	return tx.Put(store.Keys, name, keyRecord{Run: run, Workflow: q.Workflow.Name, Input: inputDigest(q.input())})

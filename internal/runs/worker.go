@@ -120,7 +120,7 @@ func (s *Service) runLeased(ctx context.Context, st StartedRun, h Hooks) (Result
 		}
 	}
 	if st.Drift != "" {
-		tell(journal.Event{At: s.now(), Kind: "notice", Text: st.Drift + "; the run goes on with the code that it started with"})
+		tell(journal.Event{At: s.now(), Kind: "notice", Text: st.Drift + "; the run continues with the code that it was started with"})
 	}
 	out, err := s.execute(ctx, worker{StartedRun: st, journal: j, log: w, records: records, events: tell, hooks: h})
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Service) runLeased(ctx context.Context, st StartedRun, h Hooks) (Result
 	if out.State == workflow.Interrupted && out.Err == nil {
 		r.Reason = "a person stopped its worker"
 		if errors.Is(context.Cause(ctx), session.ErrDetached) {
-			r.Reason = "its worker left; what runs goes on under its supervisor"
+			r.Reason = "its worker stopped; running commands continue under their supervisors"
 		}
 	}
 	res, err := s.recordOutcome(context.WithoutCancel(ctx), r, out)
@@ -341,7 +341,7 @@ func (s *Service) recordOutcome(ctx context.Context, r Run, out workflow.Outcome
 	switch {
 	case out.Ending == nil:
 	case res.Err == nil:
-		res.Err = failure.Wrap(out.Ending, failure.Retained, "run %s %s, and not everything that it used could be given up", r.ID, r.State)
+		res.Err = failure.Wrap(out.Ending, failure.Retained, "run %s %s, and not all of its resources could be removed", r.ID, r.State)
 	default:
 		res.Err = withCondition(res.Err, failure.Condition{ID: string(failure.Retained), Message: out.Ending.Error(), Hint: "laufwerk cleanup " + r.ID})
 	}

@@ -97,7 +97,7 @@ func (c *stagedChange) make(ctx context.Context) (written []string, err error) {
 	}
 	if c.validate != nil {
 		if err := c.validate(ctx, c.stage); err != nil {
-			return nil, failure.Wrap(err, failure.ProjectInvalid, "the new project does not load; nothing was written")
+			return nil, failure.Wrap(err, failure.ProjectInvalid, "the new project cannot be loaded; nothing was written")
 		}
 	}
 	crash.Point("scaffold/before-publish")
@@ -125,7 +125,7 @@ func (c *stagedChange) checkFree() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return failure.Wrap(err, failure.Failed, "look at %s", at)
+		return failure.Wrap(err, failure.Failed, "inspect %s", at)
 	case !dir.IsDir():
 		return failure.New(failure.AlreadyExists, "%s is not a directory; nothing was written", at).
 			WithPaths(Directory).WithHint("move it away, or use another directory: laufwerk init --project DIR …")

@@ -48,7 +48,7 @@ func Init(ctx context.Context, root string, o Options, load Load) (Result, error
 		return begin(ctx, root, o, load)
 	}
 	if err != nil {
-		return Result{}, failure.Wrap(err, failure.ProjectInvalid, "the project that is there does not load; nothing was written")
+		return Result{}, failure.Wrap(err, failure.ProjectInvalid, "the existing project cannot be loaded; nothing was written")
 	}
 	return extend(ctx, root, config, p, o, load)
 }
@@ -116,7 +116,7 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 			// The example may be what does not load: then the config is not to blame.
 			delete(overlay, examplePath)
 			if _, alone := load(ctx, root, overlay); alone == nil {
-				return made, failure.Wrap(err, failure.ProjectInvalid, "the new files do not load; nothing was written")
+				return made, failure.Wrap(err, failure.ProjectInvalid, "the new files cannot be loaded; nothing was written")
 			}
 			return made, manualEditError(e, overlay, err)
 		}
@@ -127,7 +127,7 @@ func extend(ctx context.Context, root string, config []byte, p *project.Project,
 		change.config = config
 	} else if len(overlay) > 0 {
 		if _, err := load(ctx, root, overlay); err != nil {
-			err = failure.Wrap(err, failure.ProjectInvalid, "the new files do not load; nothing was written")
+			err = failure.Wrap(err, failure.ProjectInvalid, "the new files cannot be loaded; nothing was written")
 			if f := failure.As(err); f.Hint == "" && o.Example && o.AgentCommand == nil { // the target may have no login for Codex
 				f.Hint = "${EDITOR:-vi} " + failure.Quote(filepath.Join(root, Directory, module+".ts")) +
 					"\nlaufwerk init --execution " + o.Execution + " --target " + failure.Quote(o.target()) + " --example " + Example + " --agent-command COMMAND"
@@ -205,12 +205,12 @@ func manualEditError(e configEdit, modules map[string][]byte, cause error) error
 		WithPaths(project.Config).WithField("lines", []string{e.line, e.element + ","}).WithHint("edit %s", project.Config)
 }
 
-// noteKeptExample says that an example that is there was left as it is, where it is not the one that was asked for.
+// noteKeptExample says that an example that is there was left as it is, where it is not the requested one.
 func noteKeptExample(root string, list []File, written []string) []string {
 	for _, f := range list {
 		have, err := files.Read(filepath.Join(root, filepath.FromSlash(f.Path)))
 		if f.Path == examplePath && err == nil && !bytes.Equal(have, f.Content) && !slices.Contains(written, f.Path) {
-			return []string{examplePath + " is another one than this command writes, and stays as it is; --force writes it anew."}
+			return []string{examplePath + " differs from what this command writes, and was not changed; --force replaces it."}
 		}
 	}
 	return nil
@@ -220,7 +220,7 @@ func noteKeptExample(root string, list []File, written []string) []string {
 func noteOuterProject(root, execution string) []string {
 	for at := filepath.Dir(root); ; at = filepath.Dir(at) {
 		if info, err := files.Lstat(filepath.Join(at, filepath.FromSlash(project.Config))); err == nil && info.Mode().IsRegular() {
-			return []string{fmt.Sprintf("It lies in the project %s, which commands from here no longer mean; for a target of that one: laufwerk init --project %s --execution %s",
+			return []string{fmt.Sprintf("It is inside the project %s. Commands in this directory now use the new project; to add a target to the other one: laufwerk init --project %s --execution %s",
 				redact.Line(at), failure.Quote(at), execution)}
 		}
 		if at == filepath.Dir(at) {
@@ -242,10 +242,10 @@ func exampleLine(root, module string) []string {
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		if n++; strings.HasPrefix(line, "import") && strings.Contains(line, "../../execution") {
-			return []string{fmt.Sprintf("%s stays as it is; to run it there, line %d becomes: %s", examplePath, n, want)}
+			return []string{fmt.Sprintf("%s was not changed. To run it on the new target, change line %d to: %s", examplePath, n, want)}
 		}
 	}
-	return []string{fmt.Sprintf("%s stays as it is; to run it there, its target comes from: %s", examplePath, want)}
+	return []string{fmt.Sprintf("%s was not changed. To run it on the new target, import the target with: %s", examplePath, want)}
 }
 
 // ignored says what a .gitignore could name.
@@ -257,7 +257,7 @@ func ignored(root string) []string {
 			return nil
 		}
 	}
-	return []string{"For .gitignore: laufwerk/types/ (`laufwerk types` makes it anew)."}
+	return []string{"Add laufwerk/types/ to .gitignore: `laufwerk types` creates it again."}
 }
 
 // Words splits a command as a shell would: at white space, with quotes and backslashes. There is no shell, so what only a
@@ -291,7 +291,7 @@ func Words(command string) ([]string, error) {
 				begun = false
 			}
 		case strings.ContainsRune("|&;<>()$`*?~#", r):
-			return nil, failure.New(failure.Usage, "the agent command is started without a shell: %q means nothing there", string(r)).
+			return nil, failure.New(failure.Usage, "the agent command is started without a shell: %q has no meaning there", string(r)).
 				WithHint("quote it, or name the shell: --agent-command \"bash -c '…'\"")
 		case r == 0:
 			return nil, failure.New(failure.Usage, "the agent command contains a zero byte")
@@ -301,7 +301,7 @@ func Words(command string) ([]string, error) {
 		}
 	}
 	if quote != 0 || escaped {
-		return nil, failure.New(failure.Usage, "the agent command ends inside a quotation: %s", command)
+		return nil, failure.New(failure.Usage, "the agent command has an unclosed quote: %s", command)
 	}
 	if begun {
 		words = append(words, word.String())

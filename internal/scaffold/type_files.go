@@ -53,7 +53,7 @@ func Types(root string) ([]TypeFile, error) {
 			out[i].State = TypeMissing
 			continue
 		case err != nil:
-			return nil, failure.Wrap(err, failure.Failed, "look at %s", at)
+			return nil, failure.Wrap(err, failure.Failed, "inspect %s", at)
 		case !info.Mode().IsRegular():
 			return nil, failure.New(failure.AlreadyExists, "%s is not a file", at).WithPaths(out[i].Path).WithHint("mv %s %s.other", failure.Quote(at), failure.Quote(at))
 		case info.Size() != int64(len(out[i].made)):

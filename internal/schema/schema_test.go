@@ -51,7 +51,7 @@ func TestTheWrongFieldIsNamedByItsPathInTheValue(t *testing.T) {
 		`{}`:                               `missing: "who"`,
 		`[]`:                               `expected object, got array`,
 		`{"who":{"name":"x"},"list":[{"n":4},{"n":1}]}`:                       `list[1].n: 1 is less than 3`,
-		`{"who":{"name":"x"},"list":[{},{"n":4,"m":1}]}`:                      `list[1]: nothing is called "m" here; did you mean "n"?`,
+		`{"who":{"name":"x"},"list":[{},{"n":4,"m":1}]}`:                      `list[1]: unknown property "m"; did you mean "n"?`,
 		`{"who":{"name":"x"},"list":[{},{},{},{}]}`:                           `list: expected a length of at most 3, got 4`,
 		`{"who":{"name":"x"},"map":{"a":"b","c d":7}}`:                        `map.c d: expected string, got integer`,
 		`{"who":{"name":"x"},"text":"` + strings.Repeat("long ", 1000) + `"}`: `text: pattern: "` + strings.Repeat("long ", 1000)[:400-len(`pattern: "`)] + "…",
@@ -61,8 +61,8 @@ func TestTheWrongFieldIsNamedByItsPathInTheValue(t *testing.T) {
 		`{"who":{"name":"x"},"few":"aaaa"}`:                `few: expected a length of at most 3, got 4`,
 		`{"who":{"name":"x"},"few":1.5}`:                   `few: expected string or array, got number`,
 		`{"who":{"name":"x"},"few":[]}`:                    `few: expected a length of at least 1, got 0`,
-		`{"who":{"name":"x"},"two":{"\"a\" b":1,"zzz":1}}`: `two: nothing is called "\"a\" b" or "zzz" here`,
-		`{"who":{"name":"x"},"two":{"type: 1 has type \"x\", want \"y\"":1}}`: `two: nothing is called "type: 1 has type \"x\", want \"y\"" here`,
+		`{"who":{"name":"x"},"two":{"\"a\" b":1,"zzz":1}}`: `two: unknown property "\"a\" b" and "zzz"`,
+		`{"who":{"name":"x"},"two":{"type: 1 has type \"x\", want \"y\"":1}}`: `two: unknown property "type: 1 has type \"x\", want \"y\""`,
 	} {
 		if err := s.Check([]byte(value)); err == nil || err.Error() != want {
 			t.Errorf("%.80s: %v\nwant %s", value, err, want)

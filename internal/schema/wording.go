@@ -37,7 +37,7 @@ var wordings = [...]wording{
 	{lazyregexp.Regexp{Pattern: `(?s)^unexpected additional properties \[(.*)\]$`}, func(m, names []string) string {
 		strange := quoted(m[0])
 		slices.Sort(strange) // the library goes through them in any order
-		out := "nothing is called " + strings.Join(strange, " or ") + " here"
+		out := "unknown property " + strings.Join(strange, " and ")
 		if name, err := strconv.Unquote(strange[0]); err == nil && len(strange) == 1 {
 			if near := suggest.Closest(name, names); near != "" {
 				out += "; did you mean " + strconv.Quote(near) + "?"

@@ -142,7 +142,7 @@ func TestOptionsAreCheckedAtTheCall(t *testing.T) {
 		"mode":        {`yield* Workspace.open({ source: ".", execution, mode: "cpoy" } as any);`, `mode: expected "copy" or "direct", got "cpoy"`},
 		"execution":   {`yield* Workspace.open({ source: "." } as any);`, `execution: Workspace.open needs this option`},
 		"target":      {`yield* Workspace.open({ source: ".", execution: {} } as any);`, `execution: expected an execution target that a constructor such as createLocalExecution made, got an object`},
-		"workspace":   {`yield* Workspace.diff({ workspace: Workspace.open({ source: ".", execution }) } as any);`, "workspace: expected what Workspace.open answered, got the operation itself: write `yield*` before it"},
+		"workspace":   {`yield* Workspace.diff({ workspace: Workspace.open({ source: ".", execution }) } as any);`, "workspace: expected the result of Workspace.open, got the operation itself: write `yield*` before it"},
 		"agent":       {`yield* Session.open({ key: "k", agent: { id: "a" }, workspace: { id: "w", mode: "copy" } });`, `agent: expected an agent that a target's .agent() made, got an object`},
 		"choices":     {`yield* Human.select({ key: "k", title: "t", options: [{ value: "a", label: "A" }, { value: "a", label: "B" }] });`, `options[1]: the value "a" is there twice`},
 		"schema":      {`yield* Session.run({ key: "k", agent, workspace: { id: "w", mode: "copy" }, prompt: "p", output: 3 } as any);`, `output: expected a JSON Schema object, got 3`},

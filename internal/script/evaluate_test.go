@@ -98,7 +98,7 @@ func TestBadModules(t *testing.T) {
 		"internal":        {"import { host } from '@laufwerk/internal/host';\nexport default host;", entry + `:1:22: @laufwerk/internal/host is not a module of this build: there are ` + strings.Join(sdk.Modules(), ", ")},
 		"computed import": {"export default import(['node', 'fs'].join(':'));", entry + `: TypeError: module load failed: "node:fs" cannot be imported: an import must name its module in a string, so that it can be bundled`},
 		"no export":       {"import { nothing } from '@laufwerk/sdk';\nexport default nothing;", entry + `:1:10: No matching export in "laufwerk:@laufwerk/sdk" for import "nothing"`},
-		"waits":           {"await new Promise(() => {});\nexport default 1;", entry + ": the module awaits something at its top level that never comes: the isolate has no timers, files or network"},
+		"waits":           {"await new Promise(() => {});\nexport default 1;", entry + ": the module awaits something at its top level that never settles: the isolate has no timers, files or network"},
 		"promise":         {"export default new Promise(() => {});", entry + ": it waits for a promise that nothing will ever settle: the isolate has no timers, files or network"},
 		"timer":           {"setTimeout(() => {}, 1);\nexport default 1;", entry + ":1:1: TypeError: setTimeout is not there: config and workflows run without timers, files, processes or network; a workflow sleeps with `yield* Clock.sleep({ key, duration })`"},
 		"fetch":           {"export default fetch('x');", entry + ":1:16: TypeError: fetch is not there: config and workflows run without timers, files, processes or network; a workflow runs a program with Host.exec or a session's exec"},
@@ -109,7 +109,7 @@ func TestBadModules(t *testing.T) {
 		"prepare":         {"import { prepareCodexImage } from '@laufwerk/execution';\nprepareCodexImage({ image: 'a', manifestPath: 'b' });\nexport default 1;", entry + ":2:1: prepareCodexImage is not part of this build"},
 		"prepare's name":  {"import { prepareCodexImage } from '@laufwerk/execution';\nprepareCodexImage({ image: 'a', manifestPaht: 'b' } as any);\nexport default 1;", entry + ":2:1: manifestPaht: prepareCodexImage has no such option; did you mean `manifestPath`?"},
 		"not a signal":    {"import { loadPreparedCodexImage } from '@laufwerk/execution';\nexport default await loadPreparedCodexImage('m', undefined, 3 as any);", entry + ":2:22: signal: expected an AbortSignal, got 3"},
-		"prepared":        {"import { createDockerExecution } from '@laufwerk/execution';\nexport default createDockerExecution({ prepared: { image: 'x' } } as any);", entry + ":2:16: prepared: there is no such option; `image` takes what loadPreparedCodexImage gives"},
+		"prepared":        {"import { createDockerExecution } from '@laufwerk/execution';\nexport default createDockerExecution({ prepared: { image: 'x' } } as any);", entry + ":2:16: prepared: there is no such option; pass the result of loadPreparedCodexImage as `image`"},
 		"stack overflow":  {"const f = (): number => f() + 1;\nexport default f();", entry + ":1:25: InternalError: stack overflow"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,9 +303,9 @@ func TestLimitsOfAConfig(t *testing.T) {
 		source, want string
 		limits       Limits
 	}{
-		"loop":              {"const spin = () => {\n  for (;;) {}\n};\nspin();\nexport default 1;", entry + ":1:14: it computed for more than 300ms without an answer to wait for", quick},
-		"loop in a promise": {"export default (async () => { await null; for (;;) await null; })();", entry + ": it computed for more than 300ms without an answer to wait for", quick},
-		"caught":            {"for (;;) { try { for (;;) {} } catch {} finally { } }", entry + ":1:1: it computed for more than 300ms without an answer to wait for", quick},
+		"loop":              {"const spin = () => {\n  for (;;) {}\n};\nspin();\nexport default 1;", entry + ":1:14: it ran for more than 300ms without waiting for anything", quick},
+		"loop in a promise": {"export default (async () => { await null; for (;;) await null; })();", entry + ": it ran for more than 300ms without waiting for anything", quick},
+		"caught":            {"for (;;) { try { for (;;) {} } catch {} finally { } }", entry + ":1:1: it ran for more than 300ms without waiting for anything", quick},
 		"memory":            {"const a: string[] = [];\nfor (;;) a.push('x'.repeat(1e6) + a.length);\nexport default a;", entry + ":2:21: it needs more than 64 MiB of memory", Limits{MemoryBytes: 64 << 20, StepMillis: 20_000}},
 		"one native call":   {"const s = 'a,'.repeat(1 << 19);\nfor (let i = 0; i < 100; i++) s.split('').reverse().join('').replace(/(a*)*b/g, '');\nexport default 1;", "", quick},
 	} {

@@ -118,7 +118,7 @@ func (i *isolate) load(b *protocol.Bundle) *protocol.Error {
 	case i.loadErr != "":
 		return i.workflowError(i.loadErr)
 	case !i.attached:
-		return &protocol.Error{Class: "Error", Code: string(failure.ProjectInvalid), Message: "the module awaits something at its top level that never comes: the isolate has no timers, files or network"}
+		return &protocol.Error{Class: "Error", Code: string(failure.ProjectInvalid), Message: "the module awaits something at its top level that never settles: the isolate has no timers, files or network"}
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (i *isolate) step(call func() error) *protocol.Error {
 		}
 	}
 	if i.watch.End() {
-		e := &protocol.Error{Class: "LimitExceeded", Code: string(failure.LimitExceeded), Message: fmt.Sprintf("it computed for more than %s without an answer to wait for", i.limits.Step())}
+		e := &protocol.Error{Class: "LimitExceeded", Code: string(failure.LimitExceeded), Message: fmt.Sprintf("it ran for more than %s without waiting for anything", i.limits.Step())}
 		if js, ok := errors.AsType[*quickjs.Error](err); ok {
 			e.Frames = i.frames.frames(js.Stack)
 		}

@@ -95,7 +95,7 @@ func TestCloseEndsAComputingChild(t *testing.T) {
 
 func TestLimitsOfAWorkflow(t *testing.T) {
 	for name, c := range map[string]struct{ body, message, place string }{
-		"loop":   {`yield* op("a"); const spin = () => { for (;;) {} }; spin();`, "it computed for more than 300ms without an answer to wait for", "laufwerk/workflows/w/workflow.ts:8:"},
+		"loop":   {`yield* op("a"); const spin = () => { for (;;) {} }; spin();`, "it ran for more than 300ms without waiting for anything", "laufwerk/workflows/w/workflow.ts:8:"},
 		"memory": {`yield* op("a"); const all = []; for (;;) all.push("x".repeat(1e6) + all.length);`, "it needs more than 64 MiB of memory", "laufwerk/workflows/w/workflow.ts:8:"},
 		"caught": {`yield* op("a"); try { const all = []; for (;;) all.push("x".repeat(1e6) + all.length); } finally { }`, "it needs more than 64 MiB of memory", "laufwerk/workflows/w/workflow.ts:8:"},
 	} {

@@ -257,7 +257,7 @@ func (r *Runner) childDied(err error, entry string, limits Limits, evaluating bo
 }
 
 func stepLimitMessage(l Limits) string {
-	return fmt.Sprintf("it computed for more than %s and did not let itself be interrupted, so its process was ended", l.Step())
+	return fmt.Sprintf("it ran for more than %s and did not let itself be interrupted, so its process was ended", l.Step())
 }
 
 func memoryMessage(l Limits) string {

@@ -186,7 +186,7 @@ func parseSkill(at string, raw json.RawMessage) (s agent.Skill, err error) {
 	if len(s.Name) > maxSkillName || !skillName.MatchString(s.Name) {
 		return s, options.Invalid(at+".name", "expected %s, %d at most, got %q", nameExpected, maxSkillName, s.Name)
 	}
-	const descriptionExpected = "one line that says when the skill is of use"
+	const descriptionExpected = "one line that says when to use the skill"
 	if s.Description, err = options.String(at+".description", fields["description"], descriptionExpected); err != nil {
 		return s, err
 	}

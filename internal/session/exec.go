@@ -131,7 +131,7 @@ func (m *Manager) resolve(name string, v Var) (string, error) {
 	value, ok := m.HostEnv(v.FromHost)
 	if !ok {
 		return "", failure.New(failure.NotReady, "env.%s: the variable %s is not set in the worker's environment", name, v.FromHost).
-			WithHint("set %s and type `laufwerk resume %s`", v.FromHost, m.Run)
+			WithHint("export %s=…\nlaufwerk resume %s", v.FromHost, m.Run)
 	}
 	return value, nil
 }
@@ -142,7 +142,7 @@ func (r commandResult) abnormalEnd(what string, start failure.Kind) error {
 	case r.exit.Error != "":
 		return failure.New(start, "%s: %s", what, r.exit.Error)
 	case r.exit.Incomplete != "":
-		return failure.New(failure.Failed, "what %s wrote could not be kept whole: %s", what, r.exit.Incomplete)
+		return failure.New(failure.Failed, "the output of %s could not be stored completely: %s", what, r.exit.Incomplete)
 	case r.exit.TimedOut:
 		return failure.New(failure.CommandTimeout, "%s took longer than its timeout and was ended", what)
 	case r.exit.StdoutBytes > r.attempt.MaxOutput || r.exit.StderrBytes > r.attempt.MaxOutput:

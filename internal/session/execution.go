@@ -138,9 +138,9 @@ func (m *Manager) runSupervised(ctx context.Context, s *state, op Operation, c c
 
 // tooManyAttempts ends the tries. refused is why the last one was not started, nil where it was, and was killed.
 func (m *Manager) tooManyAttempts(op Operation, tries int, refused error) error {
-	e := failure.New(failure.NotReady, "the supervisor of %s was killed %d times in a row: find out who ends processes here (out of memory?)", op.Name(), tries)
+	e := failure.New(failure.NotReady, "the supervisor of %s was killed %d times in a row: find out what kills processes on this host (out of memory?)", op.Name(), tries)
 	if refused != nil {
-		e.Message = fmt.Sprintf("the supervisor of %s did not come up, %d times in a row: %v", op.Name(), tries, refused)
+		e.Message = fmt.Sprintf("the supervisor of %s did not start, %d times in a row: %v", op.Name(), tries, refused)
 	}
 	if f := failure.As(refused); f != nil && f.Hint != "" {
 		return e.WithHint("%s\nlaufwerk resume %s", f.Hint, m.Run)
@@ -182,7 +182,7 @@ func (x *execution) start(ctx context.Context, sb providers.Sandbox, continued b
 			if cause := context.Cause(ctx); cause != nil || failure.Is(err, failure.SessionLost) {
 				return nil, cmp.Or(cause, err)
 			}
-			x.op.Event(journal.Event{Kind: "notice", Text: "the supervisor did not come up: " + err.Error()})
+			x.op.Event(journal.Event{Kind: "notice", Text: "the supervisor did not start: " + err.Error()})
 			return err, nil
 		}
 	}
@@ -243,7 +243,7 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 			return missing, x.m.unsureFence(x.s, f)
 		}
 		_ = x.op.RecordCut("cancelled; fenced by " + f.How)
-		return missing, failure.New(failure.Cancelled, "cancelled while it ran; what it ran was ended")
+		return missing, failure.New(failure.Cancelled, "cancelled while it ran; its processes were ended")
 	case errors.Is(cause, ErrDetached):
 		return missing, ErrDetached
 	}
@@ -270,7 +270,7 @@ func (x *execution) await(ctx context.Context, logged int64) (verdict, error) {
 		if err != nil {
 			return missing, err
 		}
-		x.op.Event(journal.Event{Kind: "notice", Text: "the supervisor was ended from outside; what it ran was fenced by " + method + " and is made again"})
+		x.op.Event(journal.Event{Kind: "notice", Text: "the supervisor was ended from outside; its processes were fenced by " + method + " and is made again"})
 		return cutShort, x.op.RecordCut("the supervisor was killed; fenced by " + method)
 	case err != nil:
 		return missing, x.unreadable(ctx, err)
@@ -325,7 +325,7 @@ func (x *execution) unreadable(ctx context.Context, err error) error {
 	if _, ferr := x.fence(ctx); ferr != nil {
 		return ferr
 	}
-	return failure.Wrap(err, failure.Failed, "how it ended is not known; what it ran was ended")
+	return failure.Wrap(err, failure.Failed, "how it ended is not known; its processes were ended")
 }
 
 // errOverdue ends the wait for a command whose supervisor does not end it: what it ran may have stopped it.
@@ -356,11 +356,11 @@ func detachableContext(ctx context.Context) (context.Context, context.CancelFunc
 // and the session is usable again once it is known; otherwise the session is lost.
 func (m *Manager) unsureFence(s *state, f supervise.FenceResult) error {
 	if f.Later {
-		return failure.New(failure.NotReady, "what still runs of the session %q cannot be learned now: %s", s.key, f.Why).
+		return failure.New(failure.NotReady, "it cannot be determined now which processes of the session %q still run: %s", s.key, f.Why).
 			WithHint("laufwerk resume %s", m.Run)
 	}
-	err := failure.New(failure.OutcomeUnknown, "it cannot be made sure that nothing of the session %q runs any more: %s", s.key, f.Why).
-		WithHint("close the session; `laufwerk claims list` shows what is known, `laufwerk claims abandon CLAIM --reason …` gives it up")
+	err := failure.New(failure.OutcomeUnknown, "it could not be confirmed that all processes of the session %q have ended: %s", s.key, f.Why).
+		WithHint("close the session; `laufwerk claims list` shows its claim, and `laufwerk claims abandon CLAIM --reason …` abandons it")
 	s.markLost(err)
 	return err
 }

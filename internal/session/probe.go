@@ -52,7 +52,7 @@ func (pr Prober) Probe(ctx context.Context, p providers.Provider, def targets.De
 	}
 	out, err := probe(ctx, p, def, c, dir)
 	if _, rerr := pr.Driver.Release(context.WithoutCancel(ctx), c.ID); rerr != nil {
-		err = errors.Join(err, failure.Wrap(rerr, failure.Retained, "give the probe's session up"))
+		err = errors.Join(err, failure.Wrap(rerr, failure.Retained, "remove the probe's session"))
 	}
 	if err != nil {
 		return nil, err

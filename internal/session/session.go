@@ -392,7 +392,7 @@ func (m *Manager) remember(o OpenRecord, a Agent, ws Workspace) {
 func (m *Manager) RestoreOpen(o OpenRecord, a Agent) error {
 	ws, ok := m.Workspace(o.Workspace)
 	if !ok {
-		return failure.New(failure.JournalInvalid, "the session %q is over the workspace %s, which the journal does not know", o.Key, o.Workspace)
+		return failure.New(failure.JournalInvalid, "the session %q uses the workspace %s, which is not in the journal", o.Key, o.Workspace)
 	}
 	m.remember(o, a, ws)
 	return nil

@@ -359,7 +359,7 @@ func TestSessionWhoseDirectoryIsGone(t *testing.T) {
 	})
 	for range 2 {
 		_, err := w.exec(m, "s", "touch never")
-		wantFailure(t, err, failure.SessionLost, "once it is closed, another session can go on with the workspace")
+		wantFailure(t, err, failure.SessionLost, "after it is closed, another session can use the workspace")
 	}
 	resumed := w.resumed(o, a)
 	if _, err := w.exec(resumed, "s", "touch never"); !failure.Is(err, failure.SessionLost) || exists(w, "never") {

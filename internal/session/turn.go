@@ -67,7 +67,7 @@ func (m *Manager) Ask(ctx context.Context, key string, a AskArgs, op Operation) 
 	}
 	value := json.RawMessage(bytes.TrimSpace([]byte(reply)))
 	if err := want.Check(value); err != nil {
-		return nil, t.turned, failure.New(failure.OutputInvalid, "the agent's answer does not fit the schema: %v", err)
+		return nil, t.turned, failure.New(failure.OutputInvalid, "the agent's answer does not match the schema: %v", err)
 	}
 	return value, t.turned, nil
 }
@@ -113,12 +113,12 @@ func (t *turn) run(ctx context.Context, timeout time.Duration) (string, error) {
 		switch {
 		case errors.Is(err, agent.ErrConversationLost) && t.s.lastConversation == "":
 			t.conversation, t.s.conversation = "", ""
-			if err := t.recordSpent(r.attempt, "the program did not know its conversation yet"); err != nil {
+			if err := t.recordSpent(r.attempt, "the program had no record of its conversation"); err != nil {
 				return "", err
 			}
 			continue
 		case errors.Is(err, agent.ErrConversationLost):
-			t.s.lostReason = failure.New(failure.SessionLost, "the session %q cannot go on: %v; once it is closed, another session can go on with the workspace", t.s.key, err)
+			t.s.lostReason = failure.New(failure.SessionLost, "the session %q cannot continue: %v; after it is closed, another session can use the workspace", t.s.key, err)
 			t.turned.Lost = true
 			return "", t.s.lostReason
 		case failure.Is(err, failure.NotReady):

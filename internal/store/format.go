@@ -111,7 +111,7 @@ func seal(bucket, key, value []byte) []byte {
 // unseal is the JSON of a sealed value, and the checksum that goes into the total.
 func unseal(bucket, key, sealed []byte) ([]byte, uint32, error) {
 	if len(sealed) < sealLen {
-		return nil, 0, errors.New("the record is cut short")
+		return nil, 0, errors.New("the record is truncated")
 	}
 	value := sealed[sealLen:]
 	sum := checksum(bucket, key, value)

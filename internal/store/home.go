@@ -21,7 +21,7 @@ type Home struct {
 // and left as it is by commands that only look. Without create a missing directory is an empty home.
 func OpenHome(dir string, create bool) (*Home, error) {
 	if dir == "" {
-		return nil, failure.New(failure.HomeInvalid, "there is no place for laufwerk's state: neither HOME nor LAUFWERK_HOME is set").
+		return nil, failure.New(failure.HomeInvalid, "the directory for laufwerk's state is unknown: neither HOME nor LAUFWERK_HOME is set").
 			WithHint("export LAUFWERK_HOME=/path/to/a/private/directory")
 	}
 	abs, err := filepath.Abs(dir)
@@ -80,7 +80,7 @@ func checkDir(dir string, tighten bool) error {
 		return homeError(dir, err)
 	}
 	if !st.IsDir() {
-		return failure.New(failure.HomeInvalid, "%s is not a directory: a %s is in its place; move that away", dir, typeName(st.Mode())).
+		return failure.New(failure.HomeInvalid, "%s is not a directory but a %s: move it away", dir, typeName(st.Mode())).
 			WithHint("mv %s %s", failure.Quote(dir), failure.Quote(dir+".other")).WithPaths(dir)
 	}
 	if err := checkOwner(dir, st); err != nil {

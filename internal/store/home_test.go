@@ -80,7 +80,7 @@ func TestHomesThatAreRefused(t *testing.T) {
 		"a dangling link":       {func(d string) error { return os.Symlink("/nowhere/at/all", d) }, "cannot be used"},
 		"runs writable by all":  {func(d string) error { return errors.Join(os.MkdirAll(d+"/runs", 0o700), os.Chmod(d+"/runs", 0o777)) }, "runs can be written by others"},
 		"locks a link": {func(d string) error { return errors.Join(os.Mkdir(d, 0o700), os.Symlink("/tmp", d+"/locks")) },
-			"locks is not a directory: a symbolic link is in its place"},
+			"locks is not a directory but a symbolic link: move it away"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -341,7 +341,7 @@ func (s *Store) writeError(err error) error { return homeError(s.home.StateFile(
 
 // invalidError refuses the store: what is wrong, and what can be done.
 func (s *Store) invalidError(why string, args ...any) *failure.Error {
-	return failure.New(failure.StoreInvalid, "the store %s cannot be used: %s. Nothing was changed, and it is not made anew: it knows what laufwerk has allocated. Put a good copy in its place, or start afresh beside it",
+	return failure.New(failure.StoreInvalid, "the store %s cannot be used: %s. Nothing was changed, and it is not replaced, since it records what laufwerk has allocated. Restore it from a copy, or use another directory",
 		s.home.StateFile(), strings.TrimSuffix(fmt.Sprintf(why, args...), ".")).
 		WithHint("laufwerk help recovery\nexport LAUFWERK_HOME=/path/to/another/directory").
 		WithPaths(s.home.StateFile())

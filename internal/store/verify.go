@@ -147,7 +147,7 @@ func (s *Store) newestMeta(r io.ReaderAt, size int64) (meta, error) {
 		if size == 0 {
 			return meta{}, s.invalidError("it is empty (0 bytes)")
 		}
-		return meta{}, s.invalidError("it is cut short: it has %d bytes, the smallest store has more than %d", size, 2*pageSize)
+		return meta{}, s.invalidError("it is truncated: it has %d bytes, the smallest store has more than %d", size, 2*pageSize)
 	}
 	var metas [2]meta
 	var bad [2]error
@@ -189,7 +189,7 @@ func (s *Store) newestMeta(r io.ReaderAt, size int64) (meta, error) {
 		}
 	}
 	if newest.high < 4 || newest.high > uint64(size)/pageSize {
-		return meta{}, s.invalidError("it is cut short: it has %d bytes, its %d pages need %d", size, newest.high, newest.high*pageSize)
+		return meta{}, s.invalidError("it is truncated: it has %d bytes, its %d pages need %d", size, newest.high, newest.high*pageSize)
 	}
 	return newest, nil
 }
@@ -391,7 +391,7 @@ func (w *walker) bucket(p treePage, key, value []byte) error {
 		key = append(append(bytes.Clone(p.bucket), '/'), key...)
 	}
 	if len(value) < 16 {
-		return damagedError("bucket %q on page %d is cut short", key, p.id)
+		return damagedError("bucket %q on page %d is truncated", key, p.id)
 	}
 	if root := le.Uint64(value); root != 0 {
 		return w.tree(treePage{id: root, bucket: key, depth: p.depth + 1})

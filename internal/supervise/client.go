@@ -325,7 +325,7 @@ func (p *Process) Output(stream int) (stored []byte, total int64, err error) {
 	total = info.Size
 	if exit != nil {
 		if exit.Incomplete != "" {
-			return nil, exit.bytes(stream), failure.New(failure.Failed, "what the command wrote is not whole: %s", exit.Incomplete)
+			return nil, exit.bytes(stream), failure.New(failure.Failed, "the output of the command is incomplete: %s", exit.Incomplete)
 		}
 		total = exit.bytes(stream)
 	}

@@ -176,7 +176,7 @@ func (l LocalLauncher) fenceTampered(ctx context.Context, dir string, why error)
 
 // stuckFence tells what is below a supervisor that does not come to an end.
 func stuckFence(v OperationState) FenceResult {
-	f := unsureFence(HowSubreaper, "the supervisor did not come to an end in time")
+	f := unsureFence(HowSubreaper, "the supervisor did not end in time")
 	if v.Started != nil && process.Probe(v.Started.Supervisor) == process.Alive {
 		for _, id := range process.Descendants(v.Started.Supervisor.PID) {
 			f.Survivors = append(f.Survivors, id.PID)

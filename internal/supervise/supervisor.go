@@ -164,7 +164,7 @@ func (s *supervisor) prepare(dir string) (err error) {
 		if has, err := s.r.root.Exists(name); err != nil {
 			return err
 		} else if has {
-			return fmt.Errorf("this attempt is over: there is a record %q", name)
+			return fmt.Errorf("this attempt has ended: there is a record %q", name)
 		}
 	}
 	if s.exit, err = s.r.reserve(exitName); err != nil {

@@ -194,7 +194,7 @@ func (e *Engine) runOnce(ctx context.Context) (*Outcome, error) {
 		out, err := e.finish(ctx, Cancelled, nil, nil)
 		return &out, err
 	case len(e.inFlight) == 0:
-		err := failure.New(failure.WorkflowFailed, "the workflow waits for something that is no operation, and nothing is under way that could end that")
+		err := failure.New(failure.WorkflowFailed, "the workflow waits for something that is not an operation, and no operation is in progress that could end the wait")
 		out, ferr := e.finish(ctx, Failed, nil, err)
 		return &out, ferr
 	case waiting != nil && !e.Stay && e.cancel == nil:

@@ -73,7 +73,7 @@ func (e *Engine) removeAnswers(op *Op) error {
 
 // RejectAnswer removes an answer that does not fit. The question stays open.
 func (o *Op) RejectAnswer(m journal.Message, why string) {
-	o.Event(noticef("an answer was not taken: %s", why))
+	o.Event(noticef("an answer was not accepted: %s", why))
 	_ = o.engine.Inbox.RemoveMessage(m)
 	o.engine.postEvent(event{op: o, refused: m.ID()})
 }

@@ -42,7 +42,7 @@ type AnswerRecord struct {
 }
 
 // ErrNobody is the error of an Asker whose person has left the terminal: the question stays open.
-var ErrNobody = errors.New("nobody is at the terminal any more")
+var ErrNobody = errors.New("the terminal was closed")
 
 // Asker asks at a terminal. It returns the answer as JSON, or the context's cause when the question was answered elsewhere.
 type Asker func(ctx context.Context, q Question) (json.RawMessage, journal.Sender, error)

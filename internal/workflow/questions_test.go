@@ -89,7 +89,7 @@ func TestTheFirstFittingAnswerCounts(t *testing.T) {
 	w.answer("q", "true", "")
 	k := w.worker(confirm("q"))
 	wantValue(t, k.leaves(workflow.Succeeded), "false")
-	k.waitForEvent("notice", `an answer was not taken: "q" is answered by true or false`)
+	k.waitForEvent("notice", `an answer was not accepted: "q" is answered by true or false`)
 	if n := w.messages(); n != 0 {
 		t.Errorf("%d messages are left", n)
 	}

@@ -53,7 +53,7 @@ func (e *Engine) workflowChanged(format string, args ...any) error {
 	if len(e.Records) > 0 && e.Records[0].Run != "" {
 		run = e.Records[0].Run
 	}
-	return failure.New(failure.WorkflowChanged, "the workflow changed: %s; nothing was executed. A workflow must ask for the same operations whenever it is given the same answers",
+	return failure.New(failure.WorkflowChanged, "the workflow changed: %s; nothing was executed. A workflow must request the same operations whenever it gets the same results",
 		fmt.Sprintf(format, args...)).WithHint("laufwerk runs cancel %s && laufwerk cleanup %s", run, run)
 }
 

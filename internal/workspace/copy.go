@@ -89,7 +89,7 @@ func Copy(ctx context.Context, req CopyRequest) (OpenRecord, error) {
 	name := filepath.Base(req.Dest)
 	if err := parent.Mkdir(name, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return OpenRecord{}, failure.New(failure.AlreadyExists, "%s is there already: it was not touched", redact.Line(req.Dest)).WithPaths(req.Dest)
+			return OpenRecord{}, failure.New(failure.AlreadyExists, "%s exists already, and was not changed", redact.Line(req.Dest)).WithPaths(req.Dest)
 		}
 		return OpenRecord{}, failure.Wrap(err, failure.Failed, "make the workspace")
 	}
@@ -171,7 +171,7 @@ func (c *copyOperation) refuseOwnState() error {
 		return nil //nolint:nilerr // no state yet: nothing to keep out
 	}
 	if c.opened.Source == state || strings.HasPrefix(c.opened.Source, state+"/") {
-		return failure.New(failure.InputInvalid, "the source %s lies inside laufwerk's own state %s", redact.Line(c.opened.Source), redact.Line(state)).
+		return failure.New(failure.InputInvalid, "the source %s is inside laufwerk's own state %s", redact.Line(c.opened.Source), redact.Line(state)).
 			WithHint("name a directory of your own as `source` of Workspace.open")
 	}
 	r, err := safefs.OpenRoot(state)
@@ -314,7 +314,7 @@ func (c *copyOperation) visitFile(path string, info safefs.Info, files chan<- *E
 		return err
 	}
 	if len(c.entries) >= c.req.Bounds.orDefaults().Entries {
-		return failure.New(failure.LimitExceeded, "the source holds more than %d paths", c.req.Bounds.orDefaults().Entries)
+		return failure.New(failure.LimitExceeded, "the source has more than %d paths", c.req.Bounds.orDefaults().Entries)
 	}
 	e := &Entry{Path: path, Type: File}
 	c.entries = append(c.entries, e)
@@ -421,7 +421,7 @@ func (c *copyOperation) copyFile(copier *safefs.Copier, e *Entry) error {
 		return nil
 	case errors.Is(err, safefs.ErrLink), errors.Is(err, safefs.ErrNotRegular), errors.Is(err, safefs.ErrNotDir):
 		return failure.New(failure.NotReady, "%s changed its type while it was copied", redact.Line(e.Path)).WithPaths(e.Path).
-			WithHint("wait until the source is quiet, then run the command again")
+			WithHint("wait until nothing changes the source, then run the command again")
 	default:
 		return err
 	}

@@ -208,7 +208,7 @@ func (r *Resources) foreignResult(p *intentDir, name string) resource.Result {
 	path := filepath.Join(p.parent.Path(), name)
 	return resource.Result{
 		Outcome:  resource.NotDone,
-		Err:      failure.New(failure.AlreadyExists, "%s is there and is not ours: it was not touched", redact.Line(path)).WithPaths(path).WithHint("move %s away, then run the command again", redact.Line(path)),
+		Err:      failure.New(failure.AlreadyExists, "%s exists and does not belong to laufwerk; it was not changed", redact.Line(path)).WithPaths(path).WithHint("move %s away, then run the command again", redact.Line(path)),
 		Evidence: r.evidence("something that is not ours is at %s", path),
 	}
 }
@@ -401,7 +401,7 @@ func (r *Resources) Observe(_ context.Context, in resource.Intent) resource.Obse
 		}
 	}
 	if err != nil {
-		return resource.Observation{Err: err, Evidence: r.evidence("%s could not be looked at", p.spec.Dir)}
+		return resource.Observation{Err: err, Evidence: r.evidence("%s could not be inspected", p.spec.Dir)}
 	}
 	out := resource.Observation{Presence: got}
 	switch got {
@@ -432,7 +432,7 @@ func (r *Resources) Delete(ctx context.Context, in resource.Intent) resource.Res
 		if failure.Is(err, failure.Retained) {
 			done = resource.NotDone
 		}
-		return resource.Result{Outcome: done, Err: err, Evidence: r.evidence("%s could not be removed whole", p.spec.Dir)}
+		return resource.Result{Outcome: done, Err: err, Evidence: r.evidence("%s could not be removed completely", p.spec.Dir)}
 	}
 	crash.Point("workspace/after-delete")
 	return resource.Result{Outcome: resource.Done, Resource: in.Resource, Evidence: r.evidence("%s was removed", p.spec.Dir)}

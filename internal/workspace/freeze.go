@@ -73,8 +73,8 @@ func (f *Freeze) withinBounds(b Bounds) error {
 		}
 	}
 	if len(f.Changes) > b.Files || size > b.Bytes {
-		return failure.New(failure.LimitExceeded, "the workspace has %d changed paths with %d bytes; at most %d with %d bytes are taken over", len(f.Changes), size, b.Files, b.Bytes).
-			WithHint("remove what was made by mistake, or ignore it in the source's .gitignore before the next run")
+		return failure.New(failure.LimitExceeded, "the workspace has %d changed paths with %d bytes; at most %d with %d bytes can be frozen", len(f.Changes), size, b.Files, b.Bytes).
+			WithHint("remove what was created by mistake, or ignore it in the source's .gitignore before the next run")
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (f *Freeze) checkComplete() error {
 				continue // it is only kept to be shown
 			}
 			if err == nil && got.Sum.String() != e.SHA256 {
-				err = errors.New("its bytes are others")
+				err = errors.New("its content does not match")
 			}
 			if err != nil {
 				return fmt.Errorf("the content of %s: %w", redact.Line(e.Path), err)
@@ -348,7 +348,7 @@ func LoadFreeze(dir string) (Freeze, error) {
 		f.Changes = append(f.Changes, class.classify(Change{Path: path, Kind: c.Kind, Before: c.Before.entry(path), After: c.After.entry(path)}))
 	}
 	if digest(f.Changes) != f.Digest {
-		return damaged(errors.New("its digest is another"))
+		return damaged(errors.New("its digest does not match"))
 	}
 	return f, nil
 }

@@ -67,7 +67,7 @@ func gitWith(ctx context.Context, dir string, input io.Reader, read func(io.Read
 	var ended *process.ToolError
 	switch {
 	case errors.Is(err, process.ErrNoTool):
-		return failure.New(failure.NotReady, "%s is a git repository, and git is not on PATH: it says which files are ignored", redact.Line(dir)).
+		return failure.New(failure.NotReady, "%s is a git repository, and git is not on PATH, and is needed to find out which files are ignored", redact.Line(dir)).
 			WithHint("install git, or use a copy of the directory without its .git")
 	case errors.As(err, &ended):
 		return failure.New(failure.NotReady, "git cannot read the source %s: %s", redact.Line(dir), redact.Line(strings.TrimSpace(ended.Stderr))).

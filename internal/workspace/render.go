@@ -149,12 +149,12 @@ func (f *Freeze) content(c Change, room bool) (string, error) {
 	before, err := f.text(b)
 	if errors.Is(err, fs.ErrNotExist) {
 		if c.Kind == Deleted {
-			return summary("the source no longer holds what was deleted"), nil
+			return summary("the source no longer has what was deleted"), nil
 		}
 		if isBinary(after) && !c.RunsOnHost {
-			return summary("binary, and the source no longer holds what was there before"), nil
+			return summary("binary, and the source no longer has what was there before"), nil
 		}
-		return head + "(the source no longer holds what was there before; this is the whole new content)\n" + prefixLines("+", after), nil
+		return head + "(the source no longer has what was there before; this is the whole new content)\n" + prefixLines("+", after), nil
 	}
 	if err != nil {
 		return "", failure.New(failure.StoreInvalid, "the content of %s before cannot be shown: %v", path, err).WithHint("laufwerk resume RUN")

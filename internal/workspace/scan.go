@@ -68,11 +68,11 @@ func lostError(path string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		why = "it is gone"
 	case errors.Is(err, safefs.ErrLink):
-		why = "a link is in its place"
+		why = "it was replaced by a link"
 	case errors.Is(err, safefs.ErrNotDir):
-		why = "something else is in its place"
+		why = "it was replaced by something else"
 	case errors.Is(err, safefs.ErrRootReplaced):
-		why = "another directory is in its place"
+		why = "it was replaced by another directory"
 	}
 	f := failure.New(failure.WorkspaceLost, "the workspace %s is lost: %s", redact.Line(path), why).WithPaths(path).
 		WithHint("laufwerk cleanup RUN --discard-changes")
@@ -192,7 +192,7 @@ func (s *scan) visit(path string, info safefs.Info, err error, files chan<- *Ent
 		s.list(otherEntry(e, info.Type.String()))
 	}
 	if len(s.entries) > s.max {
-		return failure.New(failure.LimitExceeded, "%s holds more than %d paths", redact.Line(s.root.Path()), s.max)
+		return failure.New(failure.LimitExceeded, "%s has more than %d paths", redact.Line(s.root.Path()), s.max)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func (s *scan) unreadable(path string, info safefs.Info, err error) error {
 
 func busyError(path string, err error) error {
 	f := failure.New(failure.WorkspaceBusy, "%s changed while it was read: something still writes into the workspace", redact.Line(path)).
-		WithPaths(path).WithHint("end what writes there, then run the command again")
+		WithPaths(path).WithHint("end the process that writes there, then run the command again")
 	f.Err = err
 	return f
 }

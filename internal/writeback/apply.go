@@ -117,7 +117,7 @@ func (e *engine) applySteps(ctx context.Context) error {
 			why = "" // nothing is known of the source then
 		}
 		if isVanished(err) {
-			why, err = "it or its directory was removed or replaced in the source while the write-back was under way", nil
+			why, err = "it or its directory was removed or replaced in the source during the write-back", nil
 		}
 		if why != "" || err != nil {
 			return e.rollBack(ctx, path, why, err)
@@ -153,8 +153,8 @@ func (e *engine) applyStep(i int) (why string, err error) {
 }
 
 const (
-	changedMeanwhileText = "it was changed in the source while the write-back was under way"
-	createdMeanwhileText = "something was made there in the source while the write-back was under way"
+	changedMeanwhileText = "it was changed in the source during the write-back"
+	createdMeanwhileText = "something was created there in the source during the write-back"
 )
 
 func (e *engine) create(i int) (string, error) {
@@ -190,7 +190,7 @@ func (e *engine) replace(i int) (string, error) {
 	case finished, unwanted:
 		return "", nil
 	case lost:
-		return "its place in the staging directory was emptied by somebody", nil
+		return "its file in the staging directory was removed by another process", nil
 	case aside:
 		return e.install(i)
 	case exchanged:
@@ -318,7 +318,7 @@ func (e *engine) verify() (path, why string, err error) {
 			return string(s.Path), "", err
 		}
 		if !ok {
-			return string(s.Path), "something that had it open wrote into it while the write-back was under way", nil
+			return string(s.Path), "a process that had it open wrote to it during the write-back", nil
 		}
 	}
 	return "", "", nil
@@ -337,7 +337,7 @@ func (e *engine) rollBack(ctx context.Context, path, why string, cause error) er
 	}
 	e.doc.Why = found
 	if cause != nil {
-		b := ioFailure(cause, path, "everything was put back")
+		b := ioFailure(cause, path, "all changes were undone")
 		e.doc.Cause, e.doc.CauseKind = b.Error(), failure.KindOf(b)
 	}
 	if err := e.setState(Aborting); err != nil {
@@ -377,7 +377,7 @@ func (e *engine) changedSinceWrite() (findings, error) {
 
 // abortedError is the failure of a write-back that put everything back.
 func (e *engine) abortedError() error {
-	outcome := "everything was put back"
+	outcome := "all changes were undone"
 	if f := e.doc.Why.failure(outcome); f != nil {
 		return f
 	}
@@ -392,6 +392,6 @@ func halfAppliedCause(p *Plan, err error) error {
 		return err
 	}
 	e := halfAppliedError(p, nil)
-	e.Err = fmt.Errorf("it cannot go on: %w", err)
+	e.Err = fmt.Errorf("it cannot continue: %w", err)
 	return e
 }

@@ -166,7 +166,7 @@ func TestEditedInTheLastMoment(t *testing.T) {
 	for name, save := range map[string]func(w *sourceFixture, rel, content string){"in place": (*sourceFixture).write, "over it": (*sourceFixture).saveOver} {
 		t.Run(name, func(t *testing.T) {
 			w := newSourceFixture(t, base, frozen, base)
-			w.fails(edited(w, "before-exchange", func() { save(w, "a", "mine") }), failure.WriteBackConflict, map[string]string{"a": "while the write-back"})
+			w.fails(edited(w, "before-exchange", func() { save(w, "a", "mine") }), failure.WriteBackConflict, map[string]string{"a": "during the write-back"})
 			w.holds(tree{"a": file("mine"), "b": file("1")})
 		})
 		t.Run(name+", and once more while it is exchanged back", func(t *testing.T) {
@@ -202,13 +202,13 @@ func TestEditedInTheLastMoment(t *testing.T) {
 	t.Run("without exchange", func(t *testing.T) {
 		w := newSourceFixture(t, base, frozen, base)
 		w.req.NoExchange = true
-		w.fails(edited(w, "before-aside", func() { w.write("a", "mine") }), failure.WriteBackConflict, map[string]string{"a": "while the write-back"})
+		w.fails(edited(w, "before-aside", func() { w.write("a", "mine") }), failure.WriteBackConflict, map[string]string{"a": "during the write-back"})
 		w.holds(tree{"a": file("mine"), "b": file("1")})
 	})
 	t.Run("without exchange, made in the gap", func(t *testing.T) {
 		w := newSourceFixture(t, base, frozen, base)
 		w.req.NoExchange = true
-		w.fails(edited(w, "after-aside", func() { w.write("a", "mine") }), failure.WriteBackConflict, map[string]string{"a": "was made there"})
+		w.fails(edited(w, "after-aside", func() { w.write("a", "mine") }), failure.WriteBackConflict, map[string]string{"a": "was created there"})
 		w.holds(tree{"a": file("mine"), "b": file("1")})
 	})
 }
@@ -258,7 +258,7 @@ func halfAppliedWorld(t *testing.T) *sourceFixture {
 			}
 		}
 	}
-	w.fails(p.Apply(context.Background()), failure.HalfApplied, map[string]string{"a": "after it was written", "c": "while the write-back"})
+	w.fails(p.Apply(context.Background()), failure.HalfApplied, map[string]string{"a": "after it was written", "c": "during the write-back"})
 	w.Helper()
 	got := readTree(t, w.source)
 	for path, want := range (tree{"a": file("mine"), "b": file("2"), "c": file("mine too")}) {
@@ -395,7 +395,7 @@ func TestKilledWhilePuttingBack(t *testing.T) {
 	if s := must(Pending(w.req.Dir)).doc.State; s != Aborting {
 		t.Fatalf("the state is %s", s)
 	}
-	w.fails(Continue(context.Background(), w.req.Dir, false), failure.WriteBackConflict, map[string]string{"dir/sub/gone": "while the write-back"})
+	w.fails(Continue(context.Background(), w.req.Dir, false), failure.WriteBackConflict, map[string]string{"dir/sub/gone": "during the write-back"})
 	w.holds(allBase.with(tree{"dir/sub/gone": file("mine")}))
 }
 

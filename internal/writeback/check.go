@@ -161,7 +161,7 @@ func (c *checker) parentsOf(ch *pathChange) parents {
 			c.refuse(ch, "something is mounted at its directory %q in the source", dir)
 			return parentsRefused
 		case d != nil && !d.after.isDir() && ch.after != nil:
-			c.refuse(ch, "its directory %q is no directory in the workspace", dir)
+			c.refuse(ch, "its directory %q is not a directory in the workspace", dir)
 			return parentsRefused
 		case !missing && info.Type == safefs.Dir:
 		case d != nil: // becomes a directory, or stops being one; what the source has instead is d's own affair
@@ -262,7 +262,7 @@ func (c *checker) checkEmptied() {
 			}
 		}
 		if len(left) > 0 {
-			c.conflict(ch, "the source's directory also holds %s", strings.Join(left, ", "))
+			c.conflict(ch, "the source's directory also has %s", strings.Join(left, ", "))
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestPathsThatNoTreeHolds(t *testing.T) {
 func TestBelowALinkOfTheFreeze(t *testing.T) {
 	w := newSourceFixture(t, tree{}, tree{"x": link("etc")}, tree{"etc/passwd": file("1")})
 	w.req.Freeze.Changes = append(w.req.Freeze.Changes, workspace.Change{Path: "x/passwd", After: file("2").entry("x/passwd")})
-	w.fails(w.run(), failure.WriteBackRefused, map[string]string{"x/passwd": "no directory in the workspace"})
+	w.fails(w.run(), failure.WriteBackRefused, map[string]string{"x/passwd": "not a directory in the workspace"})
 	w.holds(tree{"etc/passwd": file("1")})
 }
 
@@ -178,10 +178,10 @@ func TestConflicts(t *testing.T) {
 		},
 		"directory became a file": {tree{"d/x": file("2")}, tree{"d": file("")}, map[string]string{"d/x": "is a file in the source"}},
 		"directory not empty": {
-			tree{"d": gone()}, tree{"d/new": file("mine")}, map[string]string{"d": `also holds "new"`},
+			tree{"d": gone()}, tree{"d/new": file("mine")}, map[string]string{"d": `also has "new"`},
 		},
 		"directory not empty, becomes a file": {
-			tree{"d": file("now a file")}, tree{"d/new": file("mine")}, map[string]string{"d": `also holds "new"`},
+			tree{"d": file("now a file")}, tree{"d/new": file("mine")}, map[string]string{"d": `also has "new"`},
 		},
 		"every path is named": {
 			tree{"f": file("2"), "d/x": file("2"), "keep": file("2")}, tree{"f": file("3"), "d/x": file("3")},
@@ -340,7 +340,7 @@ func TestCollisions(t *testing.T) {
 			}
 			continue
 		}
-		w.fails(err, failure.WriteBackConflict, map[string]string{"makefile": "Makefile", "\u00e9": "cannot tell", "e\u0301": "cannot tell"})
+		w.fails(err, failure.WriteBackConflict, map[string]string{"makefile": "Makefile", "\u00e9": "cannot distinguish", "e\u0301": "cannot distinguish"})
 	}
 	root := must(openSource(w.source, w.req.Freeze.Root))
 	defer root.Close()

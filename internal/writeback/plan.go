@@ -134,7 +134,7 @@ func loadPlan(dir string) (*Plan, error) {
 	}
 	if major, _, _ := strings.Cut(p.doc.Format, "."); major != "1" {
 		return nil, failure.New(failure.StoreNewer, "the write-back's plan in %s has format %q; this laufwerk reads 1.x", dir, p.doc.Format).
-			WithHint("use the laufwerk that began it")
+			WithHint("use the version of laufwerk that started it")
 	}
 	return p, nil
 }
@@ -212,7 +212,7 @@ func halfAppliedError(p *Plan, why findings) *failure.Error {
 	if len(why) > 0 {
 		f := why.failure("")
 		e.Paths, e.Conditions = f.Paths, f.Conditions
-		e.Message += "; these paths hold neither what was there nor what was written"
+		e.Message += "; these paths have neither the previous nor the written content"
 	}
 	return e.WithField("state", string(p.doc.State))
 }
@@ -253,11 +253,11 @@ func (f findings) failure(outcome string) *failure.Error {
 	paths := f.paths()
 	var e *failure.Error
 	if refused {
-		e = failure.New(failure.WriteBackRefused, "the write-back is refused because of %s; %s. What is there has to be undone in the workspace", countPaths(len(paths)), outcome).
+		e = failure.New(failure.WriteBackRefused, "the write-back is refused because of %s; %s. Undo these changes in the workspace", countPaths(len(paths)), outcome).
 			WithHint("laufwerk diff RUN")
 	} else {
 		e = failure.New(failure.WriteBackConflict,
-			"the source and the workspace both changed %s; %s. Bring the source back to what it was when the workspace was opened, or to what the workspace holds, and resume",
+			"the source and the workspace both changed %s; %s. Change the source back to what it was when the workspace was opened, or to what the workspace contains, and resume",
 			countPaths(len(paths)), outcome).WithHint("laufwerk diff RUN\nlaufwerk resume RUN")
 	}
 	e.Paths = paths

@@ -282,7 +282,7 @@ func (c *checker) collisionsIn(dir string) {
 		}
 		for _, n := range names {
 			if ch := c.byPath[join(dir, n)]; ch != nil && ch.do == Create {
-				c.conflict(ch, "the source's file system cannot tell it from %q", otherNames(names, n))
+				c.conflict(ch, "the source's file system cannot distinguish it from %q", otherNames(names, n))
 			}
 		}
 	}
@@ -292,7 +292,7 @@ func (c *checker) collisionsIn(dir string) {
 	}
 	for _, ch := range c.byDirectory[dir] { // a file system that folds more than we know
 		if ch.source != nil && !ch.barred && !slices.Contains(listed, base(ch.path)) {
-			c.conflict(ch, "the source's file system takes it for another name that is there")
+			c.conflict(ch, "the source's file system treats it as the same name as an existing one")
 		}
 	}
 }

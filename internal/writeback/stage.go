@@ -94,7 +94,7 @@ func (e *engine) probe() error {
 	if !e.doc.NoExchange {
 		err := e.exchangeProbe(a, b)
 		if errors.Is(err, safefs.ErrNotSupported) {
-			return failure.New(failure.NotReady, "the file system of %s cannot exchange two files in one step, so that a write-back could lose an edit made at the same moment; %s. Stop editing there, and say --no-exchange",
+			return failure.New(failure.NotReady, "the file system of %s cannot exchange two files in one step, so that a write-back could lose an edit made at the same moment; %s. Stop editing there, and use --no-exchange",
 				e.doc.Source, untouchedText).WithHint("laufwerk resume RUN --no-exchange").WithPaths(e.doc.Source)
 		}
 		if err != nil {
@@ -188,7 +188,7 @@ func (e *engine) fill(name, from string, want *image) (mode uint32, err error) {
 		return want.Mode, err
 	}
 	if n != want.Size || hex.EncodeToString(sum.Sum(nil)) != want.SHA256 {
-		return want.Mode, failure.New(failure.StoreInvalid, "%s no longer holds the bytes that were frozen; the source was not given them", from)
+		return want.Mode, failure.New(failure.StoreInvalid, "%s no longer has the bytes that were frozen; they were not written to the source", from)
 	}
 	info, err := e.root.Lstat(name)
 	return info.Mode, err

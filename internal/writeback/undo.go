@@ -215,13 +215,13 @@ func (e *engine) undoInTwo(i int) (bool, string, error) {
 // undoMoveAside moves the original back to where nothing is.
 func (e *engine) undoMoveAside(i int, now *image) (bool, string, error) {
 	if now != nil {
-		return false, "something was made there since", nil
+		return false, "something was created there since", nil
 	}
 	e.crashPoint("undo-before-restore")
 	err := e.move(e.originalSlot(i), string(e.doc.Steps[i].Path))
 	e.crashPoint("undo-after-restore")
 	if errors.Is(err, fs.ErrExist) {
-		return false, "something was made there since", nil
+		return false, "something was created there since", nil
 	}
 	return err == nil, "", err
 }

@@ -82,7 +82,7 @@ func openSource(path string, want workspace.RootID) (*safefs.Root, error) {
 	dev, ino := root.ID()
 	if (workspace.RootID{Dev: dev, Ino: ino}) != want {
 		_ = root.Close()
-		return nil, failure.New(failure.WriteBackConflict, "%s is another directory than the one that the workspace was opened from; nothing was changed. Put the original one back, and resume", path).
+		return nil, failure.New(failure.WriteBackConflict, "%s is another directory than the one that the workspace was opened from; nothing was changed. Restore the original directory, and resume", path).
 			WithHint("laufwerk resume RUN")
 	}
 	return root, nil

@@ -375,7 +375,7 @@ __export(docker_exports, {
 var loaded = /* @__PURE__ */ new Map();
 function createDockerExecution(options2) {
   if (!isRecord(options2)) return makeTarget("docker", options2);
-  if ("prepared" in options2) throw usage("there is no such option; `image` takes what loadPreparedCodexImage gives", "prepared");
+  if ("prepared" in options2) throw usage("there is no such option; pass the result of loadPreparedCodexImage as `image`", "prepared");
   const { image, ...others } = cacheDirectory(options2);
   const prepared = typeof image === "string" ? loaded.get(image) : void 0;
   return makeTarget("docker", { ...others, ...prepared === void 0 ? { image } : { prepared } });
@@ -947,7 +947,7 @@ function nothing() {
 }
 function workspaceOf(value, path) {
   if (!isRecord(value) || typeof value["id"] !== "string" || value["mode"] !== "copy" && value["mode"] !== "direct") {
-    throw usage(`expected what Workspace.open answered, got ${value instanceof Op ? "the operation itself: write `yield*` before it" : shown(value)}`, path);
+    throw usage(`expected the result of Workspace.open, got ${value instanceof Op ? "the operation itself: write `yield*` before it" : shown(value)}`, path);
   }
   return value["id"];
 }

@@ -57,7 +57,7 @@ func (*Program) Executable(json.RawMessage) string { return "" }
 // commands of its tools: where the kernel refuses, a command fails and does not run without it.
 func (*Program) Accept(a agent.Requirements) error {
 	if len(a.ActiveTools) > 0 {
-		return options.Invalid("activeTools", "Codex cannot be given a choice of its tools; permissionMode says what they may do")
+		return options.Invalid("activeTools", "the tools of Codex cannot be selected; permissionMode limits what they may do")
 	}
 	if len(a.Instructions) > maxInstructions {
 		return options.Invalid("instructions", "expected at most %d bytes, got %d: put what is longer into a file of the workspace", maxInstructions, len(a.Instructions))
@@ -79,7 +79,7 @@ func (*Program) Turn(t agent.Turn) (agent.Command, error) {
 	}
 	prompt := prompt(t)
 	if n := utf8.RuneCountInString(prompt); n > maxPrompt {
-		return agent.Command{}, failure.New(failure.AgentFailed, "the prompt has %d characters, and Codex takes at most %d", n, maxPrompt).
+		return agent.Command{}, failure.New(failure.AgentFailed, "the prompt has %d characters, and Codex accepts at most %d", n, maxPrompt).
 			WithHint("write what is long into a file of the workspace, and name the file in the prompt")
 	}
 	if strings.TrimSpace(prompt) == "" {

@@ -57,7 +57,7 @@ func TestReceipts(t *testing.T) {
 		"another recipe":    {change: func(r *agent.Receipt) { r.Recipe, r.Version = "sha256:00", "0.1.0" }, says: "Codex 0.1.0 was prepared by another version"},
 		"another program":   {change: func(r *agent.Receipt) { r.Program = "x" }, says: "does not say"},
 		"a relative path":   {change: func(r *agent.Receipt) { r.Path = "codex" }, says: "does not say"},
-		"the program gone":  {change: func(r *agent.Receipt) { r.Path += "x" }, says: "not there any more"},
+		"the program gone":  {change: func(r *agent.Receipt) { r.Path += "x" }, says: "no longer exists"},
 		"empty":             {raw: " ", says: "cannot be read"},
 		"null":              {raw: "null", says: "does not say"},
 		"an array":          {raw: "[]", says: "cannot be read"},

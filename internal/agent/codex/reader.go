@@ -92,7 +92,7 @@ func (r *reader) line(b []byte) []agent.Event {
 			return nil
 		}
 		if min(l.Usage.Input, l.Usage.Cached, l.Usage.Output, l.Usage.Reasoning) < 0 {
-			r.Fail("the turn cost less than nothing")
+			r.Fail("the turn has a negative number of tokens")
 			return nil
 		}
 		r.total = l.Usage
@@ -171,22 +171,22 @@ type cause struct {
 }
 
 // later is the hint where only time helps.
-const later = "laufwerk resume RUN   # later: the turn goes on where it was"
+const later = "laufwerk resume RUN   # later: the turn continues"
 
 // causes are recognised by words, since Codex 0.171 says nothing else in its events. What is not recognised is the agent's
 // own failure.
 var causes = [...]cause{
 	{lazyregexp.Regexp{Pattern: `(?i)usage limit|quota exceeded|insufficient_quota|out of credits|spend cap`}, "the subscription's limit is reached", later},
 	{lazyregexp.Regexp{Pattern: `(?i)\b401\b|refresh.{0,20} token|could not be refreshed|log ?out and (sign|log) in|sign in again|not logged in|authentication (is )?required|token.*(expired|revoked)|\b403 forbidden`}, "the model server does not accept the login", "codex login\nlaufwerk resume RUN"},
-	{lazyregexp.Regexp{Pattern: `(?i)\b429\b|too many requests|rate limit`}, "the model server is asked too often", later},
+	{lazyregexp.Regexp{Pattern: `(?i)\b429\b|too many requests|rate limit`}, "the model server limits the rate of requests", later},
 	{lazyregexp.Regexp{Pattern: `(?i)high demand|at capacity|overloaded|\b50[0-9]\b|\b529\b|internal server error|bad gateway|unavailable`}, "the model server fails", later},
-	{lazyregexp.Regexp{Pattern: `(?i)idle timeout|stream (disconnected|closed)|error sending request|connection (refused|reset|failed)|waiting for network|timed? ?out|dns error|network error|request failed`}, "the model server cannot be reached", "laufwerk resume RUN   # once the network is well: the turn goes on where it was"},
+	{lazyregexp.Regexp{Pattern: `(?i)idle timeout|stream (disconnected|closed)|error sending request|connection (refused|reset|failed)|waiting for network|timed? ?out|dns error|network error|request failed`}, "the model server cannot be reached", "laufwerk resume RUN   # when the network works again: the turn continues"},
 }
 
 func judge(exitCode int, message string) error {
 	message = strings.TrimSpace(message)
 	if message == "" {
-		return agentError(exitCode, "Codex failed and did not say why")
+		return agentError(exitCode, "Codex failed without a reason")
 	}
 	for i := range causes {
 		c := &causes[i]
@@ -206,7 +206,7 @@ const quoteLimit = 600
 
 func stderrText(stderr string) string {
 	if stderr = strings.TrimSpace(stderr); stderr == "" {
-		return " and said nothing"
+		return " and printed nothing"
 	}
 	return ": " + tail(stderr, quoteLimit)
 }

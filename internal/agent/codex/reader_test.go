@@ -52,7 +52,7 @@ func TestEnds(t *testing.T) {
 		"an array":          {lines: []string{thread, "[1]"}, kind: failure.AgentFailed, says: "is not an event"},
 		"no id":             {lines: []string{`{"type":"thread.started","thread_id":"--help"}`, completed}, kind: failure.AgentFailed, says: "UUID"},
 		"another thread":    {lines: []string{other, started, completed}, asked: "01a2286d-63f4-7870-8060-b2e9c0a7cad7", kind: failure.AgentFailed, says: "instead of"},
-		"counts backwards":  {lines: []string{thread, `{"type":"turn.completed","usage":{"input_tokens":-1}}`}, kind: failure.AgentFailed, says: "less than nothing"},
+		"counts backwards":  {lines: []string{thread, `{"type":"turn.completed","usage":{"input_tokens":-1}}`}, kind: failure.AgentFailed, says: "negative number of tokens"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

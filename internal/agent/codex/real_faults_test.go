@@ -29,7 +29,7 @@ func TestTheRealCodexAgainstFailingServers(t *testing.T) {
 		hint string
 	}{
 		"401":       {testkit.APIError(401, "invalid_request", "Unauthorized"), "", failure.NotReady, "does not accept the login", "codex login"},
-		"429":       {testkit.APIError(429, "rate_limit_exceeded", "slow down"), "", failure.NotReady, "asked too often", "resume"},
+		"429":       {testkit.APIError(429, "rate_limit_exceeded", "slow down"), "", failure.NotReady, "limits the rate of requests", "resume"},
 		"429 usage": {testkit.APIError(429, "usage_limit_reached", "limit"), "", failure.NotReady, "limit is reached", "resume"},
 		"429 quota": {testkit.APIError(429, "insufficient_quota", "quota"), "", failure.NotReady, "limit is reached", "resume"},
 		"500":       {testkit.APIError(500, "server_error", "oops"), "", failure.NotReady, "the model server fails", "resume"},

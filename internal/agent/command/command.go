@@ -69,10 +69,10 @@ func (*Program) Accept(a agent.Requirements) error {
 		return options.Invalid("permissionMode", "%q is refused: a program of your own has no permissions that laufwerk could set; use a target that isolates it", a.PermissionMode)
 	}
 	if len(a.Skills) > 0 {
-		return options.Invalid("skills", "a program of your own has no place for skills that laufwerk knows of; put their text into `instructions`")
+		return options.Invalid("skills", "laufwerk does not know where a program of your own expects skills; put their text into `instructions`")
 	}
 	if len(a.ActiveTools) > 0 {
-		return options.Invalid("activeTools", "a program of your own has no tools that laufwerk could choose")
+		return options.Invalid("activeTools", "a program of your own has no tools that laufwerk could select")
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func TestTextReply(t *testing.T) {
 		{"a\xffb", "", 0, "a\uFFFDb", ""},
 		{"partial", "boom\n", 3, "", "agent exited with status 3: boom"},
 		{"only this", "", 1, "", "agent exited with status 1: only this"},
-		{"", "", 137, "", "agent exited with status 137 and said nothing"},
+		{"", "", 137, "", "agent exited with status 137 and printed nothing"},
 		{"", strings.Repeat("x", 1000), 1, "", "…x"},
 		{strings.Repeat("x", maxReply+1), "", 0, "", "longer than 16777216 bytes"},
 	} {
@@ -148,10 +148,10 @@ func TestJSONLines(t *testing.T) {
 		{nil, 0, "", `without a last line {"type":"done"}`},
 		{[]string{msg}, 0, "", "without a last line"},
 		{[]string{msg}, 7, "", "agent exited with status 7: oops"},
-		{[]string{msg, done}, 7, "", "said that it was done and then exited with status 7"},
+		{[]string{msg, done}, 7, "", "reported that it was done and then exited with status 7"},
 		{[]string{`{"type":"failed","message":"no luck"}`}, 0, "", "agent failed: no luck"},
 		{[]string{`{"type":"failed","message":"no luck"}`}, 1, "", "agent failed: no luck"},
-		{[]string{`{"type":"failed"}`}, 1, "", "it did not say why"},
+		{[]string{`{"type":"failed"}`}, 1, "", "it gave no reason"},
 		{[]string{done, done}, 0, "", `line 2 comes after "done"`},
 		{[]string{done, msg}, 0, "", `line 2 comes after "done"`},
 		{[]string{`{"type":"failed","message":"x"}`, done}, 0, "", `line 2 comes after "failed"`},
@@ -165,7 +165,7 @@ func TestJSONLines(t *testing.T) {
 		{[]string{`{"type":"conversation"}`, done}, 0, "", "expected a UUID"},
 		{[]string{`{"type":"conversation","id":"` + id + `\n"}`, done}, 0, "", "expected a UUID"},
 		{[]string{conv, `{"type":"conversation","id":"1190b5a0-9c5a-7cc2-8f5c-0a1b2c3d4e5f"}`, done}, 0, "", "line 2 names a second conversation"},
-		{[]string{`{"type":"usage","inputTokens":-1}`, done}, 0, "", "less than no tokens"},
+		{[]string{`{"type":"usage","inputTokens":-1}`, done}, 0, "", "negative number of tokens"},
 		{[]string{"junk"}, 9, "", "agent exited with status 9: oops; its output broke the protocol: line 1"},
 	} {
 		for _, size := range []int{1, 7, 1 << 20} {

@@ -58,7 +58,7 @@ func (r *lines) line(b []byte) []agent.Event {
 	case "usage":
 		u := l.Usage
 		if min(u.Input, u.Cached, u.Output, u.Reasoning) < 0 {
-			r.Fail("line %d counts less than no tokens", r.Number())
+			r.Fail("line %d has a negative number of tokens", r.Number())
 			return nil
 		}
 		r.usage = &u
@@ -96,11 +96,11 @@ func (r *lines) End(exitCode int, stderrTail string) (agent.Reply, error) {
 	case r.last == "failed":
 		why := strings.TrimSpace(r.message)
 		if why == "" {
-			why = "it did not say why"
+			why = "it gave no reason"
 		}
 		return out, agentError(exitCode, "%s failed: %s", r.program, lastOf(why))
 	case exitCode != 0 && r.last == "done":
-		return out, agentError(exitCode, "%s said that it was done and then exited with status %d%s", r.program, exitCode, outputText(stderrTail, ""))
+		return out, agentError(exitCode, "%s reported that it was done and then exited with status %d%s", r.program, exitCode, outputText(stderrTail, ""))
 	case exitCode != 0:
 		return out, agentError(exitCode, "%s exited with status %d%s", r.program, exitCode, outputText(stderrTail, ""))
 	case r.last == "":
@@ -150,7 +150,7 @@ func outputText(stderr, stdout string) string {
 			return ": " + lastOf(s)
 		}
 	}
-	return " and said nothing"
+	return " and printed nothing"
 }
 
 // quoteLimit is how much of a program's words is repeated in a message, in bytes.

@@ -81,7 +81,7 @@ func readFile(env *system.Env) (*file, error) {
 	}
 	if err != nil {
 		return nil, failure.New(failure.SettingsInvalid, "settings file %s: %s", path, reason(err, text)).WithPaths(path).
-			WithHint("correct the file, or name another one in %s", FileEnv)
+			WithHint("${EDITOR:-vi} %s   # or name another file in %s", failure.Quote(path), FileEnv)
 	}
 	return f, f.check(text)
 }

@@ -34,7 +34,7 @@ func Table() []Setting {
 		{ScriptStepTime, Time, "5s", "time that a workflow may compute between two operations"},
 		{WriteBackMaxFiles, Count, "10000", "files that one write-back may change"},
 		{WriteBackMaxBytes, Bytes, "1GiB", "bytes that one write-back may write"},
-		{DockerHost, Socket, "", "the engine of docker targets; where it is empty, DOCKER_HOST, DOCKER_CONTEXT and Docker's current context say"},
+		{DockerHost, Socket, "", "the engine of docker targets; if it is empty, DOCKER_HOST, DOCKER_CONTEXT or Docker's current context selects it"},
 	}
 }
 

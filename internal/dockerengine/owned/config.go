@@ -51,7 +51,7 @@ func CheckLimits(f dockerengine.Facts, limits targets.Resources) error {
 			WithHint("docker info")
 	}
 	if f.CPUs > 0 && limits.CPUs > float64(f.CPUs) {
-		return failure.New(failure.NotReady, "`resources.cpus` is %g, and the engine has %d and gives no more", limits.CPUs, f.CPUs).WithHint("docker info --format '{{.NCPU}}'")
+		return failure.New(failure.NotReady, "`resources.cpus` is %g, and the engine has only %d", limits.CPUs, f.CPUs).WithHint("docker info --format '{{.NCPU}}'")
 	}
 	return nil
 }

@@ -84,11 +84,11 @@ func mounts(got container.InspectResponse, wanted *container.HostConfig) string 
 	for _, m := range wanted.Mounts {
 		want[m.Target] = true
 		if m.Type != asked[m.Target].Type || m.Source != asked[m.Target].Source || m.ReadOnly != asked[m.Target].ReadOnly {
-			return fmt.Sprintf("the mount at %q is not the one that was asked for", m.Target)
+			return fmt.Sprintf("the mount at %q is not the requested one", m.Target)
 		}
 		s, ok := seen[m.Target]
 		if !ok || s.Type != m.Type || (m.Type != mount.TypeTmpfs && s.RW == m.ReadOnly) {
-			return fmt.Sprintf("the mount at %q is missing, or does not have the access that was asked for", m.Target)
+			return fmt.Sprintf("the mount at %q is missing, or does not have the access that was requested", m.Target)
 		}
 	}
 	for _, m := range got.Mounts {
@@ -97,7 +97,7 @@ func mounts(got container.InspectResponse, wanted *container.HostConfig) string 
 		}
 	}
 	if n := len(got.HostConfig.Binds) + len(got.HostConfig.VolumesFrom); n > len(wanted.Binds)+len(wanted.VolumesFrom) {
-		return "it has mounts that nobody asked for"
+		return "it has mounts that were not requested"
 	}
 	return ""
 }

@@ -65,7 +65,7 @@ func foreignReason(got container.InspectResponse, in resource.Intent, image stri
 	case err != nil:
 		return "the engine does not say when it was created"
 	case created.Before(in.At.Truncate(time.Second)):
-		return "it was created before we meant to"
+		return "it was created before its claim"
 	}
 	return ""
 }

@@ -97,7 +97,7 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 			out[i].Result.Err = context.Cause(ctx)
 			return
 		case int(mute.Load()) >= d.Parallel:
-			out[i].Result.Err = failure.New(failure.NotReady, "it was not asked for the container's end: it did not answer before")
+			out[i].Result.Err = failure.New(failure.NotReady, "it was not asked to remove the container, since it had not answered before")
 			return
 		}
 		crash.Point("owned/before-remove")
@@ -123,12 +123,12 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 		o := &out[i].Observation
 		switch {
 		case failure.Is(err, failure.NotReady):
-			*o = resource.Observation{Err: err, Evidence: c.evidence("nothing could be learned: %v", err)}
+			*o = resource.Observation{Err: err, Evidence: c.evidence("nothing could be observed: %v", err)}
 		case err != nil: // of the list alone: each is looked for by itself
 			f := c.find(finish, e, in)
 			*o = resource.Observation{Presence: f.presence, Resource: in.Resource, Evidence: f.evidence, Err: f.err}
 			if mismatch := requireSameEngine(finish, e, in); mismatch != nil {
-				*o = resource.Observation{Err: mismatch, Evidence: c.evidence("nothing could be learned: %v", mismatch)}
+				*o = resource.Observation{Err: mismatch, Evidence: c.evidence("nothing could be observed: %v", mismatch)}
 			}
 		case seen[in.Resource]:
 			*o = resource.Observation{Presence: resource.Present, Resource: in.Resource, Evidence: c.evidence("the %s lists the container %s", in.Endpoint, in.Resource)}

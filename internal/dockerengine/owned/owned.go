@@ -112,7 +112,7 @@ func OtherEngineError(in resource.Intent, host, now string) error {
 func (c Container) Create(ctx context.Context, in resource.Intent, w ContainerSpec) resource.Result {
 	e, err := c.engineOf(ctx, in)
 	if err != nil {
-		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.evidence("nothing was asked for: %v", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.evidence("nothing was requested: %v", err)}
 	}
 	return c.create(ctx, e, in, w, false)
 }
@@ -171,9 +171,9 @@ func (c Container) create(ctx context.Context, e *dockerengine.Engine, in resour
 		return resource.Result{Outcome: resource.NotDone, Err: found.err, Evidence: found.evidence}
 	case resource.Absent:
 		if !failure.Is(err, failure.AlreadyExists) {
-			return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.evidence("the engine refused to create %s (%v), and did not have it for %s", in.Name, err, settleTime)}
+			return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: c.evidence("the engine refused to create %s (%v), and it did not appear within %s", in.Name, err, settleTime)}
 		}
-		return resource.Result{Err: failure.Wrap(err, failure.OutcomeUnknown, "the engine has the name %s, and no container of that name after %s", in.Name, settleTime), Evidence: found.evidence}
+		return resource.Result{Err: failure.Wrap(err, failure.OutcomeUnknown, "the name %s is taken on the engine, but no container has it after %s", in.Name, settleTime), Evidence: found.evidence}
 	default:
 		return resource.Result{Err: errors.Join(err, found.err), Evidence: found.evidence}
 	}
@@ -207,7 +207,7 @@ func (c Container) acceptOrRemove(ctx context.Context, e *dockerengine.Engine, i
 		return resource.Result{Resource: in.Resource, Err: f.err, Evidence: f.evidence}
 	}
 	if why := difference(f.container, c.Image, w, in); why != "" {
-		return c.removeUnusable(ctx, e, f.container.ID, failure.New(failure.NotReady, "the engine made the container %s otherwise than it was asked to, so it was removed: %s", in.Name, why))
+		return c.removeUnusable(ctx, e, f.container.ID, failure.New(failure.NotReady, "the container %s that the engine created does not match the request, so it was removed: %s", in.Name, why))
 	}
 	return resource.Result{Outcome: resource.Done, Resource: f.container.ID, Evidence: f.evidence}
 }
@@ -256,7 +256,7 @@ func (c Container) ObserveAfterDelete(ctx context.Context, in resource.Intent) r
 }
 
 func (c Container) notFound(err error) resource.Observation {
-	return resource.Observation{Err: err, Evidence: c.evidence("nothing could be learned: %v", err)}
+	return resource.Observation{Err: err, Evidence: c.evidence("nothing could be observed: %v", err)}
 }
 
 func (f lookup) observation() resource.Observation {

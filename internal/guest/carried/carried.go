@@ -54,7 +54,7 @@ func (p Programs) Has(platform string) error {
 	}
 	_, err := p.digest(platform)
 	if errors.Is(err, fs.ErrNotExist) {
-		return failure.New(failure.NotReady, "the engine runs %s containers, and this build of laufwerk is for %s and carries no program for them", platform, p.host).
+		return failure.New(failure.NotReady, "the engine runs %s containers, and this build of laufwerk is for %s and contains no program for them", platform, p.host).
 			WithHint("make release   # in laufwerk's sources: its builds carry the program for linux/amd64 and linux/arm64")
 	}
 	return err
@@ -71,7 +71,7 @@ func (p Programs) digest(platform string) (string, error) {
 	}
 	digest := strings.TrimSpace(string(b))
 	if sum, err := hex.DecodeString(digest); err != nil || len(sum) != sha256.Size {
-		return "", failure.New(failure.Internal, "this build of laufwerk carries no proper digest of its program for %s: %q", platform, digest)
+		return "", failure.New(failure.Internal, "this build of laufwerk has no valid digest of its program for %s: %q", platform, digest)
 	}
 	return digest, nil
 }
@@ -116,7 +116,7 @@ func (p Programs) Restore(ctx context.Context, path string) error {
 	if why == nil {
 		return nil
 	}
-	return failure.New(failure.NotReady, "the program %s, with which another version of laufwerk made the container, cannot be used any more (%v), and this version does not carry it: close the session, or go on with the version that made it", path, why).
+	return failure.New(failure.NotReady, "the program %s, with which another version of laufwerk made the container, cannot be used any more (%v), and this version does not contain it: close the session, or continue with the version that made it", path, why).
 		WithPaths(path).WithHint("laufwerk runs list   # and laufwerk runs cancel RUN")
 }
 
@@ -170,7 +170,7 @@ func (p Programs) cannot(path string, err error) error {
 func (p Programs) unpack(platform, digest, to string) error {
 	from, err := p.carries.Open(file(platform) + ".gz")
 	if err != nil {
-		return failure.Wrap(err, failure.Internal, "open the program for %s that this build of laufwerk carries", platform)
+		return failure.Wrap(err, failure.Internal, "open the program for %s that this build of laufwerk contains", platform)
 	}
 	defer from.Close()
 	if err := files.Remove(to); err != nil {
@@ -186,7 +186,7 @@ func (p Programs) unpack(platform, digest, to string) error {
 		_, err = io.Copy(io.MultiWriter(f, sum), z)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); err == nil && got != digest {
-		err = failure.New(failure.Internal, "the program for %s that this build of laufwerk carries has the digest %s instead of %s", platform, got, digest)
+		err = failure.New(failure.Internal, "the program for %s that this build of laufwerk contains has the digest %s instead of %s", platform, got, digest)
 	}
 	if err == nil {
 		err = f.Chmod(mode)

@@ -73,7 +73,7 @@ func checkWords(at string, e *wire.NetworkEndpoint) error {
 	case e.GetProtocol() == "sql":
 		return options.Invalid(at+".protocol", "sql is refused: OpenShell cannot enforce rules on SQL, it logs what breaks them and lets it through. Without a protocol the connection is permitted as a whole")
 	case e.GetTls() == "passthrough":
-		return options.Invalid(at+".tls", `"passthrough" is refused: it does nothing, and TLS is opened all the same; "skip" leaves it alone`)
+		return options.Invalid(at+".tls", `"passthrough" is refused: it has no effect, and TLS is decrypted anyway; "skip" prevents that`)
 	case e.GetEnforcement() == "audit":
 		return options.Invalid(at+".enforcement", `"audit" is refused: it logs what breaks the rules, and allows it. Only "enforce" refuses it`)
 	}
@@ -107,17 +107,17 @@ func checkPurposes(at string, e *wire.NetworkEndpoint) error {
 		switch {
 		case !has(p.field) || slices.Contains(p.protocols, e.GetProtocol()):
 		case e.GetProtocol() == jsonRPC && p.field == "access":
-			return options.Invalid(at+".access", `is not for json-rpc: say which methods in rules, "*" for all`)
+			return options.Invalid(at+".access", `is not for json-rpc: list the methods in rules, "*" for all`)
 		case e.GetProtocol() == mcp && p.field == "access":
-			return options.Invalid(at+".access", "is not for mcp: say which methods in rules, or give mcp.allowAllKnownMcpMethods")
+			return options.Invalid(at+".access", "is not for mcp: list the methods in rules, or give mcp.allowAllKnownMcpMethods")
 		case slices.Contains(inspected(), e.GetProtocol()):
-			return options.Invalid(at+"."+p.field, "means nothing for the protocol %q, only for %s", e.GetProtocol(), oneOf(p.protocols))
+			return options.Invalid(at+"."+p.field, "has no effect for the protocol %q, only for %s", e.GetProtocol(), oneOf(p.protocols))
 		default:
-			return options.Invalid(at+"."+p.field, "means nothing without a protocol that OpenShell looks into: the connection is permitted as a whole. Give protocol %s", oneOf(p.protocols))
+			return options.Invalid(at+"."+p.field, "has no effect without a protocol that OpenShell inspects: the connection is permitted as a whole. Give protocol %s", oneOf(p.protocols))
 		}
 	}
 	if e.GetTls() == skip && slices.Contains(inspected(), e.GetProtocol()) {
-		return options.Invalid(at+".tls", `with "skip" nothing in the connection is looked at, so that the rules for the protocol %q would not hold: leave one of the two out`, e.GetProtocol())
+		return options.Invalid(at+".tls", `with "skip" the connection is not inspected, so that the rules for the protocol %q would not apply: remove one of the two`, e.GetProtocol())
 	}
 	return nil
 }
@@ -254,9 +254,9 @@ func checkCredentials(at string, e *wire.NetworkEndpoint) error {
 	case signs && e.GetRequestBodyCredentialRewrite():
 		return options.Invalid(at+".requestBodyCredentialRewrite", "cannot be together with credentialSigning")
 	case !signs && e.GetSigningService() != "":
-		return options.Invalid(at+".signingService", "means nothing without credentialSigning")
+		return options.Invalid(at+".signingService", "has no effect without credentialSigning")
 	case !signs && e.GetSigningRegion() != "":
-		return options.Invalid(at+".signingRegion", "means nothing without credentialSigning")
+		return options.Invalid(at+".signingRegion", "has no effect without credentialSigning")
 	}
 	if b := e.GetCredentialBinding(); b != nil && (b.GetProvider() == "" || strings.TrimSpace(b.GetProvider()) != b.GetProvider()) {
 		return options.Invalid(at+".credentialBinding.provider", "expected a provider's name, without white space around it, got %q", b.GetProvider())

@@ -112,7 +112,7 @@ func unambiguous(p Policies) error {
 			}
 			for _, t := range traits {
 				if there, here := t.of(a.NetworkEndpoint), t.of(b.NetworkEndpoint); there != here {
-					return options.Invalid(options.Join(b.at, t.name), "%s is for the same requests on port %d, and says %q where this one says %q: OpenShell could not tell which holds", a.at, port, there, here)
+					return options.Invalid(options.Join(b.at, t.name), "%s is for the same requests on port %d, and says %q where this one says %q: OpenShell could not decide which one applies", a.at, port, there, here)
 				}
 			}
 		}

@@ -68,7 +68,7 @@ func named(at, name string, raw json.RawMessage) error {
 		return options.Invalid(at, "`%s` is the object of network policies itself: give what is below %s", Option, name)
 	case options.Kind(raw) != "an object" && name == "version",
 		slices.Contains([]string{"filesystem", "filesystem_policy", "landlock", "process"}, name) && !strings.Contains(string(raw), `"endpoints"`):
-		return options.Invalid(at, "`%s` holds network policies only: files, Landlock and the process are laufwerk's part", Option)
+		return options.Invalid(at, "`%s` holds network policies only: files, Landlock and the process are configured by laufwerk", Option)
 	case name == "":
 		return options.Invalid(at, "expected a name that is not empty")
 	case strings.HasPrefix(name, reserved):

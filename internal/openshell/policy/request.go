@@ -52,7 +52,7 @@ func checkRequests(at string, e *wire.NetworkEndpoint) error {
 			return err
 		}
 		if narrowed(e) && r.GetAllow().GetParams() == nil && callsTools(r.GetAllow().GetMethod()) {
-			return options.Invalid(path, "permits every tool, so that the rules for single tools mean nothing: give it params.name, or leave them out")
+			return options.Invalid(path, "permits every tool, so that the rules for single tools have no effect: give it params.name, or remove them")
 		}
 	}
 	for i, r := range e.GetDenyRules() {
@@ -61,7 +61,7 @@ func checkRequests(at string, e *wire.NetworkEndpoint) error {
 			return err
 		}
 		if narrowed(e) && r.GetParams() == nil && callsTools(r.GetMethod()) {
-			return options.Invalid(path, "denies every tool, so that the rules that permit single ones mean nothing: give it params.name, or leave them out")
+			return options.Invalid(path, "denies every tool, so that the rules that permit single ones have no effect: give it params.name, or remove them")
 		}
 	}
 	return nil
@@ -75,7 +75,7 @@ func checkRequest(at string, e *wire.NetworkEndpoint, r request) error {
 	}
 	for _, name := range fieldsOf(r.ProtoReflect()) {
 		if !slices.Contains(possible, name) {
-			return options.Invalid(options.Join(at, name), "means nothing in this rule of the protocol %q; there are `%s`", e.GetProtocol(), strings.Join(possible, "`, `"))
+			return options.Invalid(options.Join(at, name), "has no effect in this rule of the protocol %q; there are `%s`", e.GetProtocol(), strings.Join(possible, "`, `"))
 		}
 	}
 	for _, check := range []func(string, *wire.NetworkEndpoint, request) error{checkMethod, checkTool, checkOperation, checkPatterns} {

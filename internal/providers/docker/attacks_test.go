@@ -152,7 +152,7 @@ func TestAnImageThatIsRefused(t *testing.T) {
 	}{
 		{"volume", "a volume at /workspace/a/b", container.Config{Volumes: paths("/workspace/a/b")}, nil},
 		{"link", "a link where sessions need a directory", container.Config{}, []tar.Header{{Typeflag: tar.TypeSymlink, Name: "laufwerk", Linkname: "/workspace"}}},
-		{"group", "into groups besides its own", container.Config{}, []tar.Header{
+		{"group", "a member of further groups", container.Config{}, []tar.Header{
 			file("etc/passwd", uid+":x:0:0::/:/bin/sh\n"), file("etc/group", gid+":x:0:\n"),
 		}},
 	} {

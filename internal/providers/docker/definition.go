@@ -98,7 +98,7 @@ func parse(given json.RawMessage, programs agent.Programs) (config, error) {
 	}
 	if prepared != nil {
 		if c.Image != "" || json.Unmarshal(prepared, &c.Prepared) != nil || c.Prepared == nil || !imageID.MatchString(c.Prepared.Image) {
-			return c, options.Invalid("prepared", "there is no such option; `image` takes what loadPreparedCodexImage gives")
+			return c, options.Invalid("prepared", "there is no such option; pass the result of loadPreparedCodexImage as `image`")
 		}
 		c.CodexBootstrap = bootstrapPrepared
 	}

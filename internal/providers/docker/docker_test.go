@@ -431,7 +431,7 @@ func TestAnEngineOfAnotherHostRunsNothing(t *testing.T) {
 	}
 	dir := filepath.Join(s.Dir, sessiondir.Ops, "1")
 	err = sb.Launcher().Launch(ctx, dir, supervise.Spec{Argv: []string{"true"}, Env: sb.BaseEnv(), Dir: sb.Workdir(), Mark: supervise.Mark(s.Mark, "1"), MaxOutput: 1})
-	if !errors.Is(err, supervise.ErrRefused) || !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "seems to have other files") || failure.As(err).Hint != "laufwerk doctor --probe" {
+	if !errors.Is(err, supervise.ErrRefused) || !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "seems to use another file system") || failure.As(err).Hint != "laufwerk doctor --probe" {
 		t.Errorf("%v", err)
 	}
 	if n := proxy.Count(engine.ExecCreate); n > 0 {

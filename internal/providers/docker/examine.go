@@ -33,7 +33,7 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 		}
 		out = append(out, failed)
 		for _, id := range []string{"supervisor", "limits", "user", "image"} {
-			out = append(out, checks.New(id, checks.Skip, "the engine cannot be asked"))
+			out = append(out, checks.New(id, checks.Skip, "not checked: the engine cannot be reached"))
 		}
 		out = append(out, p.examinePrograms(c, selectedImage{}, err)...)
 	} else {
@@ -55,7 +55,7 @@ func (p *Provider) examineSupervisor(f dockerengine.Facts) checks.Check {
 	if err := p.checkEngine(f); err != nil {
 		return checks.Failed("supervisor", err)
 	}
-	return checks.New("supervisor", checks.Pass, "the engine runs %s/%s containers, and this build brings the supervisor for them", f.OS, f.Arch)
+	return checks.New("supervisor", checks.Pass, "the engine runs %s/%s containers, and this build contains the supervisor for them", f.OS, f.Arch)
 }
 
 func examineLimits(c config, f dockerengine.Facts) checks.Check {
@@ -65,7 +65,7 @@ func examineLimits(c config, f dockerengine.Facts) checks.Check {
 	case err != nil:
 		return checks.Failed("limits", err).WithEvidence(lacking...)
 	case c.Resources.PIDs > 0 && c.Resources.PIDs < lowPIDLimit:
-		return checks.New("limits", checks.Warn, "`resources.pids` is %d, and the threads of laufwerk's own program in a container count too: fewer than %d may be too few for any command", c.Resources.PIDs, lowPIDLimit)
+		return checks.New("limits", checks.Warn, "`resources.pids` is %d, and the threads of laufwerk's own program in a container count too: fewer than %d may be too few to start any command", c.Resources.PIDs, lowPIDLimit)
 	case len(lacking) > 0:
 		return checks.New("limits", checks.Pass, "the engine enforces the limits that the target has; it could not enforce %s", strings.Join(lacking, ", "))
 	}
@@ -80,12 +80,12 @@ func (p *Provider) examineUser(f dockerengine.Facts) checks.Check {
 	case f.Rootless:
 		out.Message = "the engine runs without root: root in a container is the user who started the engine, and has no more rights"
 	case w.Nobody:
-		out.Message += ", since this is root; the files of their workspaces are given to it"
+		out.Message += ", since laufwerk runs as root; the files of workspaces are owned by that user"
 	default:
-		out.Message += ", as this process"
+		out.Message += ", the user of this process"
 	}
 	if w.UserNS != "" {
-		out.Message += "; the engine maps users, and sessions ask for this host's, so that files come out as theirs"
+		out.Message += "; the engine maps users, and sessions use the user namespace of this host, so that files have the right owner"
 	}
 	return out
 }
@@ -101,7 +101,7 @@ func (p *Provider) examineImage(def targets.Definition, c config, i selectedImag
 	if c.Prepared != nil {
 		receipt = c.Prepared.Manifest
 	}
-	return checks.New("image", checks.Pass, "the prepared image is on the engine, and is the one of its receipt").WithEvidence(i.image.ID, receipt)
+	return checks.New("image", checks.Pass, "the prepared image is on the engine and matches its receipt").WithEvidence(i.image.ID, receipt)
 }
 
 // examinePrograms looks for the agent programs and their logins, where the target gives agents one.
@@ -132,13 +132,13 @@ func examineInstalled(program agent.Program, c config, carried bool, imageErr er
 	at, title, version := program.Name()+".program", program.Title(), program.Recipe().Version
 	switch {
 	case imageErr != nil:
-		return checks.New(at, checks.Skip, "without the image that cannot be told")
+		return checks.New(at, checks.Skip, "not checked: the image is missing")
 	case !carried && c.Network == noNetwork:
 		return checks.Failed(at, unpreparedError(c, program))
 	case c.Network == noNetwork:
-		return checks.New(at, checks.Warn, "%s %s is in the image, and with `network: \"none\"` it reaches no model server", title, version)
+		return checks.New(at, checks.Warn, "%s %s is in the image, and with `network: \"none\"` it cannot reach a model server", title, version)
 	case !carried:
-		return checks.New(at, checks.Warn, "the %s carries no prepared %s: every session installs %s %s before its first turn, which takes pnpm, the network and its time",
+		return checks.New(at, checks.Warn, "the %s contains no prepared %s: every session installs %s %s before its first turn, which needs pnpm and network access, and takes time",
 			c.imageName(), title, title, version).WithHint("laufwerk prepare docker   # and leave `image` out of the target, or build on the prepared image")
 	}
 	return checks.New(at, checks.Pass, "%s %s is in the image", title, version)
@@ -158,10 +158,10 @@ func (p *Provider) examineHelpers() checks.Check {
 		}
 	}
 	if len(missing) > 0 {
-		return checks.New(id, checks.Warn, "%s, which %s names for the logins of registries, is not in PATH: `docker pull` fails with it; images that are on the engine can be used",
-			strings.Join(missing, " and "), path).WithEvidence(path).WithHint("grep -n cred %s   # install what it names, or take the line out", failure.Quote(path))
+		return checks.New(id, checks.Warn, "the credential helper %s, which %s names, is not on PATH: `docker pull` fails; images that are on the engine can be used",
+			strings.Join(missing, " and "), path).WithEvidence(path).WithHint("grep -n cred %s   # install the program that it names, or remove the line", failure.Quote(path))
 	}
-	return checks.New(id, checks.Pass, "where Docker's configuration names programs that keep logins of registries, they are there")
+	return checks.New(id, checks.Pass, "every credential helper that Docker's configuration names is on PATH")
 }
 
 // Probe asks our own program in the container, which every image can run, what the image has.
@@ -171,7 +171,7 @@ func (p *Provider) Probe(in resource.Intent, def targets.Definition) providers.P
 		if err != nil {
 			return []checks.Check{checks.Failed("", err)}
 		}
-		ran := checks.New("", checks.Pass, "a command ran in a container, which saw the files of this host and their locks, and was cleaned up after").
+		ran := checks.New("", checks.Pass, "a command ran in a container with access to files and locks of this host, and everything was removed afterwards").
 			WithEvidence(fmt.Sprintf("user %d:%d", got.UID, got.GID), "kernel "+got.Kernel)
 		c, _ := decode(def)
 		s, _, err := readSpec(in)

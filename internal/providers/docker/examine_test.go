@@ -33,7 +33,7 @@ func TestLimitsThatAnEngineCannotEnforce(t *testing.T) {
 		"all":                    {wants, all, checks.Pass, "enforces limits of cpus"},
 		"no swap":                {wants, noSwap, checks.Fail, "cannot enforce `resources.swapBytes` of"},
 		"none of them":           {wants, nothing, checks.Fail, "`resources.cpus`, `resources.memoryBytes`, `resources.swapBytes` and `resources.pids`"},
-		"more cores than it has": {four, small, checks.Fail, "`resources.cpus` is 4, and the engine has 2"},
+		"more cores than it has": {four, small, checks.Fail, "`resources.cpus` is 4, and the engine has only 2"},
 		"hardly any processes":   {config{Resources: targets.Resources{PIDs: 31}}, all, checks.Warn, "`resources.pids` is 31"},
 		"all of its cores":       {four, big, checks.Pass, "enforces limits"},
 		"swap is not set":        {config{}, noSwap, checks.Pass, "could not enforce `resources.swapBytes`"},
@@ -53,10 +53,10 @@ func TestWhoWorksIsSaid(t *testing.T) {
 		facts dockerengine.Facts
 		says  string
 	}{
-		{1000, dockerengine.Facts{}, "sessions run as 1000:1000, as this process"},
-		{0, dockerengine.Facts{}, "sessions run as 65534:65534, since this is root"},
+		{1000, dockerengine.Facts{}, "sessions run as 1000:1000, the user of this process"},
+		{0, dockerengine.Facts{}, "sessions run as 65534:65534, since laufwerk runs as root"},
 		{1000, dockerengine.Facts{Rootless: true}, "the engine runs without root"},
-		{1000, dockerengine.Facts{UserNS: true}, "the engine maps users, and sessions ask for this host's"},
+		{1000, dockerengine.Facts{UserNS: true}, "the engine maps users, and sessions use the user namespace of this host"},
 	} {
 		p := New(Config{UID: c.uid, GID: c.uid})
 		if got := p.examineUser(c.facts); got.Status != checks.Pass || !strings.Contains(got.Message, c.says) {
@@ -105,10 +105,10 @@ func TestWhatIsSaidOfImageAndCodex(t *testing.T) {
 	}{
 		"prepared":             {with("", bridge), true, nil, checks.Pass, checks.Pass, "is in the image"},
 		"own, which has it":    {with("own:1", bridge), true, nil, checks.Pass, checks.Pass, "is in the image"},
-		"no way to the model":  {with("", noNetwork), true, nil, checks.Pass, checks.Warn, "reaches no model server"},
+		"no way to the model":  {with("", noNetwork), true, nil, checks.Pass, checks.Warn, "cannot reach a model server"},
 		"own, with a network":  {with("own:1", bridge), false, nil, checks.Pass, checks.Warn, "every session installs Codex"},
 		"own, without network": {with("own:1", noNetwork), false, nil, checks.Pass, checks.Fail, "without a network it cannot be installed"},
-		"not there":            {with("", bridge), false, errors.New("stale"), checks.Fail, checks.Skip, "without the image"},
+		"not there":            {with("", bridge), false, errors.New("stale"), checks.Fail, checks.Skip, "the image is missing"},
 	} {
 		i := selectedImage{prepared: c.prepared}
 		if got := p.examineImage(targets.Definition{}, c.config, i, c.err); got.ID != "image" || got.Status != c.image {

@@ -49,7 +49,7 @@ func (p *Provider) readyFor(name string, c config, i selectedImage, imageErr err
 }
 
 func unpreparedError(c config, program agent.Program) error {
-	return failure.New(failure.NotReady, "the %s carries no prepared %s, and without a network it cannot be installed in a session", c.imageName(), program.Title()).
+	return failure.New(failure.NotReady, "the %s contains no prepared %s, and without a network it cannot be installed in a session", c.imageName(), program.Title()).
 		WithHint("laufwerk prepare docker")
 }
 
@@ -81,7 +81,7 @@ func (s *sandbox) Program(ctx context.Context, name string) (providers.Program, 
 	return out, nil
 }
 
-// binary is the path of a program's executable inside, which is installed where the image does not carry it.
+// binary is the path of a program's executable inside, which is installed where the image does not contain it.
 func (s *sandbox) binary(ctx context.Context, program agent.Program) (string, error) {
 	at := Images().Prefix(program.Name())
 	if !s.p.carried(program, s.config, s.spec.Prepared) {
@@ -126,7 +126,7 @@ mv -T "$new" "$name" 2>/dev/null || { rm -rf "$new"; [ -e "$name/.complete" ]; }
 	cmd.Env = slices.Concat(s.guest.Env, s.env, []string{"CI=1", "npm_config_update_notifier=false"})
 	cmd.Stderr = &progressFilter{report: func(line string) { providers.Progress(ctx, "%s", line) }}
 	if !files.Exists(filepath.Join(s.spec.Dir, sessiondir.Home, strings.TrimPrefix(bootstrapDir, homeDir), name, ".complete")) {
-		providers.Progress(ctx, "installing %s %s in the session: the %s does not carry it", title, recipe.Version, s.config.imageName())
+		providers.Progress(ctx, "installing %s %s in the session: the %s does not contain it", title, recipe.Version, s.config.imageName())
 	}
 	within, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
@@ -141,7 +141,7 @@ mv -T "$new" "$name" 2>/dev/null || { rm -rf "$new"; [ -e "$name/.complete" ]; }
 		return "", failure.Wrap(context.Cause(ctx), failure.Cancelled, "install %s in the session", title)
 	}
 	if within.Err() != nil {
-		err = fmt.Errorf("it did not end in %s: %w", installLimit, err)
+		err = fmt.Errorf("it did not end within %s: %w", installLimit, err)
 	}
 	return "", failure.New(failure.NotReady, "%s could not be installed in the session, from the %s: %v", title, s.config.imageName(), err).
 		WithHint("laufwerk prepare docker   # then build the image FROM that one, for `codexBootstrap: \"prepared\"`; or give the target's `env` what pnpm needs inside: npm_config_registry, HTTPS_PROXY, NODE_EXTRA_CA_CERTS")

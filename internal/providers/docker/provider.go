@@ -228,7 +228,7 @@ func readReceipt(cache imagecache.Cache, c config) (imagecache.Receipt, error) {
 	}
 	r, err := cache.Load(c.Prepared.Manifest, "")
 	if err == nil && r.Image != c.Prepared.Image {
-		err = failure.New(failure.NotReady, "the image of the manifest %s was prepared anew since the project was loaded", c.Prepared.Manifest)
+		err = failure.New(failure.NotReady, "the image of the manifest %s was prepared again since the project was loaded", c.Prepared.Manifest)
 	}
 	return r, err
 }

@@ -100,7 +100,7 @@ func imageVariables(env []string, refused environment.RefusedNames) []string {
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func lostError(in resource.Intent, format string, args ...any) error {
-	return failure.New(failure.SessionLost, "the session cannot be entered: %s; once it is closed, another session can go on with the workspace", fmt.Sprintf(format, args...)).
+	return failure.New(failure.SessionLost, "the session cannot be used any more: %s; after it is closed, another session can use the workspace", fmt.Sprintf(format, args...)).
 		WithField("container", in.Resource)
 }
 
@@ -114,12 +114,12 @@ func (p *Provider) inspect(ctx context.Context, e *dockerengine.Engine, in resou
 		}
 		return got, nil
 	case presence != resource.Absent && presence != resource.Present:
-		return got, failure.Wrap(err, failure.NotReady, "look at the container %s", in.Name)
+		return got, failure.Wrap(err, failure.NotReady, "inspect the container %s", in.Name)
 	}
 	f, err := e.Refresh(ctx)
 	switch {
 	case err != nil:
-		return got, failure.Wrap(err, failure.NotReady, "look at the container %s", in.Name)
+		return got, failure.Wrap(err, failure.NotReady, "inspect the container %s", in.Name)
 	case f.Identity() != in.Endpoint:
 		return got, owned.OtherEngineError(in, e.Endpoint().Host, f.Identity())
 	}
@@ -188,12 +188,12 @@ func (s *sandbox) awaitProof(ctx context.Context) error {
 
 // endedError says why the container's first process ended.
 func (s *sandbox) endedError(state *container.State) error {
-	const hint = "choose another image for the target, or build one FROM it that is otherwise"
+	const hint = "choose another image for the target, or build one FROM it without that"
 	switch state.ExitCode {
 	case guest.ExitLinks:
 		return failure.New(failure.NotReady, "the image %s has a link where sessions need a directory: at %s, or above", s.spec.Image, strings.Join(mounts(), ", ")).WithHint(hint)
 	case guest.ExitGroups:
-		return failure.New(failure.NotReady, "the image %s puts the user %s into groups besides its own", s.spec.Image, s.spec.User).WithHint(hint)
+		return failure.New(failure.NotReady, "the image %s makes the user %s a member of further groups", s.spec.Image, s.spec.User).WithHint(hint)
 	}
 	return failure.New(failure.NotReady, "the container %s ended at once with exit code %d%s", s.intent.Name, state.ExitCode, s.earlyEndReason(state.Error))
 }
@@ -215,11 +215,11 @@ const lowPIDLimit = 32
 func (s *sandbox) unprovedError(seen guest.Proof, err error) error {
 	switch {
 	case seen == guest.Seen:
-		return failure.New(failure.NotReady, "the engine at %s shares this host's files, but not their locks: what runs in its containers cannot be followed from here", s.e.Endpoint().Host)
+		return failure.New(failure.NotReady, "the engine at %s shares this host's files, but not their locks: processes in its containers cannot be supervised from here", s.e.Endpoint().Host)
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
-		return failure.Wrap(err, failure.NotReady, "look for the first process of the container %s", s.intent.Name)
+		return failure.Wrap(err, failure.NotReady, "check the first process of the container %s", s.intent.Name)
 	}
-	return failure.New(failure.NotReady, "what the container %s writes into %s is not seen on this host: the engine at %s seems to have other files",
+	return failure.New(failure.NotReady, "what the container %s writes into %s is not visible on this host: the engine at %s seems to use another file system",
 		s.intent.Name, s.spec.Dir, s.e.Endpoint().Host).WithHint("laufwerk doctor --probe")
 }
 

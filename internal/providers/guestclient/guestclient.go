@@ -77,7 +77,7 @@ func (s *Sandbox) RunOwn(ctx context.Context, argv []string, stdin []byte) (out 
 	defer cancel()
 	out, err = s.Run(within, Command{Argv: argv, Env: s.Env, Stdin: stdin}, argv[2])
 	if stuck = err != nil && within.Err() != nil && ctx.Err() == nil; stuck && !failure.Is(err, failure.SessionLost) {
-		err = failure.New(failure.NotReady, "%s in %s did not end within %s: something else that runs there may keep it from that", argv[2], s.Name, s.Patience)
+		err = failure.New(failure.NotReady, "%s in %s did not end within %s: another process there may prevent it", argv[2], s.Name, s.Patience)
 	}
 	return out, stuck, err
 }

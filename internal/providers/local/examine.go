@@ -59,6 +59,6 @@ func (p *Provider) examineProgram(program agent.Program, c config) (out []checks
 // Probe asks bash, which every command needs.
 func (*Provider) Probe(resource.Intent, targets.Definition) providers.Probe {
 	return providers.Probe{Argv: []string{"bash", "-c", "echo $BASH_VERSION"}, Read: func(stdout []byte) []checks.Check {
-		return []checks.Check{checks.New("", checks.Pass, "a command ran and was cleaned up after").WithEvidence("bash " + strings.TrimSpace(string(stdout)))}
+		return []checks.Check{checks.New("", checks.Pass, "a command ran, and everything was removed afterwards").WithEvidence("bash " + strings.TrimSpace(string(stdout)))}
 	}}
 }

@@ -55,7 +55,7 @@ func (*Provider) Info() providers.Info {
 		Kind:           Kind,
 		Isolation:      "none: commands and agents run on this host with your permissions",
 		Direct:         true,
-		ReadOnlyReason: "on this host nothing keeps an agent from writing: it has your permissions",
+		ReadOnlyReason: "on this host nothing prevents an agent from writing: it has your permissions",
 		SkillsReason:   "skills would have to be written into your own agent configuration, which every other program of yours reads too",
 	}
 }
@@ -126,7 +126,7 @@ func (p *Provider) missingProgram(executable string, c config) (why, hint string
 	case errors.Is(err, fs.ErrNotExist) && !isPath:
 		return fmt.Sprintf("the agent program %s is not in PATH (%s)", executable, search), pathHint(executable)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Sprintf("the agent program %s is not there", executable), ""
+		return fmt.Sprintf("the agent program %s does not exist", executable), ""
 	case errors.Is(err, fs.ErrPermission) && isPath:
 		return fmt.Sprintf("the agent program %s may not be run: %v", executable, err), "chmod a+x " + failure.Quote(executable)
 	default:
@@ -174,7 +174,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 		if o.Err != nil {
 			why = o.Err.Error()
 		}
-		return nil, failure.New(failure.SessionLost, "the session cannot be entered: its directory is %s; once it is closed, another session can go on with the workspace", why)
+		return nil, failure.New(failure.SessionLost, "the session cannot be used any more: its directory is %s; after it is closed, another session can use the workspace", why)
 	}
 	s, _, err := readSpec(in)
 	if err != nil {

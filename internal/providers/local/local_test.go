@@ -189,7 +189,7 @@ func TestAnAgentProgramThatCannotBeRun(t *testing.T) {
 	for program, want := range map[string]struct{ says, hint string }{
 		"bash": {}, "./in/the/workspace": {},
 		"nosuchprogram": {"nosuchprogram is not in PATH (" + path + ")", `export PATH=/directory/of/nosuchprogram:"$PATH"`},
-		dir + "/nosuch": {dir + "/nosuch is not there", ""},
+		dir + "/nosuch": {dir + "/nosuch does not exist", ""},
 		"plain":         {"plain may not be run", `export PATH=/directory/of/plain:"$PATH"`},
 		plain:           {plain + " may not be run", "chmod a+x " + plain},
 	} {

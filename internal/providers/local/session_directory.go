@@ -120,7 +120,7 @@ func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Resu
 		evidence = p.evidence("fenced by %s: sure %t %s", f.How, f.Sure, f.Why)
 		if !f.Sure {
 			return resource.Result{Outcome: resource.NotDone, Evidence: evidence, Err: failure.New(failure.OutcomeUnknown,
-				"it cannot be made sure that nothing of the session runs any more: %s", f.Why).WithField("survivors", f.Survivors)}
+				"it could not be confirmed that all processes of the session have ended: %s", f.Why).WithField("survivors", f.Survivors)}
 		}
 	}
 	switch err := at.Remove(ctx); {

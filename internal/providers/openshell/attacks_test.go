@@ -94,7 +94,7 @@ func TestSandboxInWhichAllElseIsStopped(t *testing.T) {
 	b.appears("begun")
 	eventually(t, "it meets laufwerk's own", func() bool {
 		err := sb.PutFile(bounded(t), "codex", agent.File{Path: "token", Content: []byte("secret"), Mode: 0o600, Secret: true})
-		return err != nil && failure.Is(err, failure.NotReady) && strings.Contains(err.Error(), "did not end within 3s: something else that runs there")
+		return err != nil && failure.Is(err, failure.NotReady) && strings.Contains(err.Error(), "did not end within 3s: another process there may prevent it")
 	})
 	n := 1
 	eventually(t, "the session is given up", func() bool {

@@ -399,7 +399,7 @@ func TestWorkersThatAreRefused(t *testing.T) {
 		t.Errorf("%d creations", n)
 	}
 	for says, f := range map[string]dockerengine.Facts{
-		"Docker Desktop": {OS: "linux", Arch: "amd64", System: dockerDesktopOS}, "maps users": {OS: "linux", Arch: w.engine.Facts().Arch, Rootless: true}, "carries no supervisor": {OS: "linux", Arch: "riscv"},
+		"Docker Desktop": {OS: "linux", Arch: "amd64", System: dockerDesktopOS}, "maps users": {OS: "linux", Arch: w.engine.Facts().Arch, Rootless: true}, "contains no supervisor": {OS: "linux", Arch: "riscv"},
 	} {
 		if err := checkEngine(f); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", says, err)

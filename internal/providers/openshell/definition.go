@@ -86,7 +86,7 @@ func otherTargetOption(given json.RawMessage, err error) error {
 	}
 	for _, o := range []struct{ name, why string }{
 		{"env", "variables of agents and commands are not an option of OpenShell targets: give them to `exec`, or to `createCommand`"},
-		{"network", "what reaches the network is said by `policy`; {} permits no connection"},
+		{"network", "`policy` lists the permitted connections; {} permits none"},
 		{"codexBootstrap", "every image of an OpenShell target is a prepared one"},
 	} {
 		if fields[o.name] != nil {
@@ -111,7 +111,7 @@ func parseCredentials(raw json.RawMessage, programs agent.Programs) (c credentia
 	switch options.Kind(raw) {
 	case "an object":
 	case "a string", "an array": // as other targets have them
-		return c, options.Invalid(path, "expected %s, got %s: on OpenShell targets the gateway holds the login, and not this machine", expected, options.Show(raw))
+		return c, options.Invalid(path, "expected %s, got %s: on OpenShell targets the gateway stores the login, and not this machine", expected, options.Show(raw))
 	default:
 		return c, options.Invalid(path, "expected %s, got %s", expected, options.Show(raw))
 	}

@@ -37,7 +37,7 @@ func (p *Provider) Examine(ctx context.Context, def targets.Definition) []checks
 	g, e := gateway.value, engine.value
 	out = append(out, examineGateway(c, g, gateway.err), p.examineEngine(g, e, engine.err))
 	if engine.err != nil {
-		out = append(out, checks.New("limits", checks.Skip, "the engine cannot be asked"), checks.New("image", checks.Skip, "the engine cannot be asked"))
+		out = append(out, checks.New("limits", checks.Skip, "not checked: the engine cannot be reached"), checks.New("image", checks.Skip, "not checked: the engine cannot be reached"))
 	} else {
 		i, err := p.image(ctx, e, def, c)
 		out = append(out, examineLimits(c, e.Facts()), p.examineImage(def, c, i, err))
@@ -100,7 +100,7 @@ func (p *Provider) examineImage(def targets.Definition, c config, i api.InspectR
 	case c.Image != "":
 		return checks.New("image", checks.Pass, "the image %s is on the engine, and is a prepared one", c.Image).WithEvidence(i.ID)
 	}
-	return checks.New("image", checks.Pass, "the prepared image is on the engine, and is the one of its receipt").WithEvidence(i.ID, p.cache(def, c).StandardFile())
+	return checks.New("image", checks.Pass, "the prepared image is on the engine and matches its receipt").WithEvidence(i.ID, p.cache(def, c).StandardFile())
 }
 
 // examinePrograms says whether the agent programs are in the image that have to be.
@@ -109,7 +109,7 @@ func (p *Provider) examinePrograms(def targets.Definition, c config, imageErr er
 		id := program.Name() + ".program"
 		switch err := p.checkCarried(program, def, c); {
 		case imageErr != nil:
-			out = append(out, checks.New(id, checks.Skip, "without the image that cannot be told"))
+			out = append(out, checks.New(id, checks.Skip, "not checked: the image is missing"))
 		case err != nil:
 			out = append(out, checks.New(id, checks.Skip, "%v", err))
 		default:
@@ -123,7 +123,7 @@ func (p *Provider) examinePrograms(def targets.Definition, c config, imageErr er
 func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def targets.Definition, c config) []checks.Check {
 	const id = "provider"
 	if g == nil {
-		return []checks.Check{checks.New(id, checks.Skip, "the gateway cannot be asked")}
+		return []checks.Check{checks.New(id, checks.Skip, "not checked: the gateway cannot be reached")}
 	}
 	h, failed := p.credentialProvider(ctx, g, def, c)
 	var out []checks.Check
@@ -133,10 +133,10 @@ func (p *Provider) examineProvider(ctx context.Context, g *client.Gateway, def t
 	if len(out) > 0 {
 		return out
 	}
-	one := checks.New(id, checks.Pass, "the gateway holds the login %q, of type %s, whose end it does not know", c.Credentials.Provider, h.GetType()).WithEvidence(credentialKeys(h)...)
+	one := checks.New(id, checks.Pass, "the gateway stores the login %q, of type %s, whose expiry it does not know", c.Credentials.Provider, h.GetType()).WithEvidence(credentialKeys(h)...)
 	if at, known := expiry(h, p.c.Programs.Credential(c.Credentials.Kind).Profile); known {
 		left := at.Sub(p.c.Now())
-		one.Message = fmt.Sprintf("the gateway holds the login %q, of type %s, valid for %s", c.Credentials.Provider, h.GetType(), left.Round(time.Minute))
+		one.Message = fmt.Sprintf("the gateway stores the login %q, of type %s, valid for %s", c.Credentials.Provider, h.GetType(), left.Round(time.Minute))
 		if left < time.Hour {
 			one.Status, one.Hint = checks.Warn, rotateHint(def)
 			one.Message += " only"
@@ -164,9 +164,9 @@ func (p *Provider) credentialProvider(ctx context.Context, g *client.Gateway, de
 	got, presence, err := g.Provider(ctx, name)
 	switch {
 	case presence == resource.Absent:
-		return nil, []error{failure.New(failure.NotReady, "the gateway %q has no provider %q, which holds the login of the target %q", alias, name, def.ID).WithHint("%s", provision)}
+		return nil, []error{failure.New(failure.NotReady, "the gateway %q has no provider %q, which stores the login of the target %q", alias, name, def.ID).WithHint("%s", provision)}
 	case presence != resource.Present:
-		return nil, []error{failure.Wrap(err, failure.NotReady, "look at the provider %q of the gateway %q", name, alias)}
+		return nil, []error{failure.Wrap(err, failure.NotReady, "read the provider %q of the gateway %q", name, alias)}
 	case got.GetType() != rules.ID:
 		return got, []error{failure.New(failure.NotReady, "the provider %q of the gateway %q is of type %q, and not %s: the rules of that type do not let %s of the prepared image use it", name, alias, got.GetType(), rules.ID, title).
 			WithHint("openshell provider get %s --gateway %s   # name another provider in the target, or delete this one and then\n%s", failure.Quote(name), failure.Quote(alias), provision)}
@@ -184,9 +184,9 @@ func (p *Provider) credentialProvider(ctx context.Context, g *client.Gateway, de
 	if at, known := expiry(got, rules); known {
 		switch left := at.Sub(p.c.Now()); {
 		case left <= 0:
-			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expired %s ago", alias, name, -left.Round(time.Minute)).WithHint("%s", rotateHint(def)))
+			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q stores as %q expired %s ago", alias, name, -left.Round(time.Minute)).WithHint("%s", rotateHint(def)))
 		case left < agent.LeastValidity:
-			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q holds as %q expires in %s", alias, name, left.Round(time.Second)).WithHint("%s", rotateHint(def)))
+			out = append(out, failure.New(failure.NotReady, "the login that the gateway %q stores as %q expires in %s", alias, name, left.Round(time.Second)).WithHint("%s", rotateHint(def)))
 		}
 	}
 	profile, presence, err := g.Profile(ctx, rules.ID)
@@ -194,7 +194,7 @@ func (p *Provider) credentialProvider(ctx context.Context, g *client.Gateway, de
 	case presence == resource.Absent:
 		out = append(out, failure.New(failure.NotReady, "the gateway %q has no profile %s", alias, rules.ID).WithHint("%s", provision))
 	case presence != resource.Present:
-		out = append(out, failure.Wrap(err, failure.NotReady, "look at the profile %s of the gateway %q", rules.ID, alias))
+		out = append(out, failure.Wrap(err, failure.NotReady, "read the profile %s of the gateway %q", rules.ID, alias))
 	case !slices.ContainsFunc(profile.GetBinaries(), func(b *wire.NetworkBinary) bool { return b.GetPath() == binaries }):
 		out = append(out, failure.New(failure.NotReady, "the profile %s of the gateway %q does not name %s, where %s is in prepared images", rules.ID, alias, binaries, title).
 			WithHint("openshell provider profile delete %s --gateway %s && %s", rules.ID, failure.Quote(alias), provision))
@@ -231,7 +231,7 @@ func (p *Provider) Probe(resource.Intent, targets.Definition) providers.Probe {
 		if err != nil {
 			return []checks.Check{checks.Failed("", err)}
 		}
-		return []checks.Check{checks.New("", checks.Pass, "a command ran in a sandbox on this host's engine, which saw the files of this host and their locks, and was cleaned up after").
+		return []checks.Check{checks.New("", checks.Pass, "a command ran in a sandbox on this host's engine with access to files and locks of this host, and everything was removed afterwards").
 			WithEvidence(fmt.Sprintf("user %d:%d", got.UID, got.GID), "kernel "+got.Kernel)}
 	}}
 }

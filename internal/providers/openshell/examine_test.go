@@ -49,7 +49,7 @@ func TestTheLoginThatTheGatewayHolds(t *testing.T) {
 		says     string
 		fix      string
 	}{
-		"whole, without an end": {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole}, checks.Pass, "whose end it does not know", ""},
+		"whole, without an end": {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole}, checks.Pass, "whose expiry it does not know", ""},
 		"whole":                 {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole, CredentialExpiresAtMs: in(48 * time.Hour)}, checks.Pass, "valid for 4", ""},
 		"soon over":             {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole, CredentialExpiresAtMs: in(30 * time.Minute)}, checks.Warn, "only", "--rotate"},
 		"all but over":          {[]string{policy.Binaries(codex.Name)}, &wire.Provider{Type: codex.Profile, Credentials: whole, CredentialExpiresAtMs: in(4 * time.Minute)}, checks.Fail, "expires in", "--rotate"},
@@ -125,7 +125,7 @@ func TestWhatIsExamined(t *testing.T) {
 		says   string
 	}{
 		{"host", checks.Pass, "1234:1234"}, {"gateway", checks.Warn, "qualified with 0.0.116"}, {"engine", checks.Pass, "Docker 20.10.24 answers"},
-		{"limits", checks.Pass, ""}, {"image", checks.Fail, "no prepared one"}, {"codex.program", checks.Skip, ""}, {"provider", checks.Fail, "no provider"},
+		{"limits", checks.Pass, ""}, {"image", checks.Fail, "not a prepared image"}, {"codex.program", checks.Skip, ""}, {"provider", checks.Fail, "no provider"},
 	} {
 		if got := of(list, c.id); len(got) != 1 || got[0].Status != c.status || !strings.Contains(got[0].Message, c.says) {
 			t.Errorf("%s: %+v", c.id, got)
@@ -181,9 +181,9 @@ func TestALoginThatCannotBeRead(t *testing.T) {
 		says  string
 		fix   string
 	}{
-		{"GetProvider", gateway.LoseReply(), `look at the provider "held"`, ""},
-		{"GetProvider", gateway.Fail(codes.NotFound, "workspace 'default' not found"), `look at the provider "held"`, ""},
-		{"GetProviderProfile", gateway.Fail(codes.Internal, "x"), "look at the profile " + codex.Profile, ""},
+		{"GetProvider", gateway.LoseReply(), `read the provider "held"`, ""},
+		{"GetProvider", gateway.Fail(codes.NotFound, "workspace 'default' not found"), `read the provider "held"`, ""},
+		{"GetProviderProfile", gateway.Fail(codes.Internal, "x"), "read the profile " + codex.Profile, ""},
 		{"GetProviderProfile", gateway.Fail(codes.NotFound, "provider profile not found"), "has no profile " + codex.Profile, "laufwerk provision openshell --target box"},
 	} {
 		w.g.Fault(c.call, c.fault)

@@ -189,7 +189,7 @@ func (b *sandbox) containerStartedAt(ctx context.Context) (time.Time, error) {
 	}
 	got, presence, err := b.l.e.Inspect(ctx, own[0].ID)
 	if presence != resource.Present || got.State == nil {
-		return time.Time{}, failure.Wrap(err, failure.NotReady, "look at the container of the sandbox")
+		return time.Time{}, failure.Wrap(err, failure.NotReady, "inspect the container of the sandbox")
 	}
 	return time.Parse(time.RFC3339Nano, got.State.StartedAt)
 }

@@ -374,7 +374,7 @@ func TestSandboxOutlivesItsGateway(t *testing.T) {
 	b.says(p, "began\n")
 	// Killed, it leaves everything as it is; its next life finds the sandbox again after a while.
 	b.w.g.Restart()
-	if _, err := b.Enter(bounded(t), in, coding); err != nil { // its connection broke off
+	if _, err := b.Enter(bounded(t), in, coding); err != nil { // its connection was interrupted
 		t.Errorf("%v", err)
 	}
 	// While the sandbox has not come back to it, what needs the gateway waits for that.

@@ -32,7 +32,7 @@ func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Resu
 	}
 	l, err := p.locate(ctx, in, s)
 	if err != nil {
-		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: p.evidence("nothing was asked for: %v", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: p.evidence("nothing was requested: %v", err)}
 	}
 	return p.directory(in, s).Make(ctx, nil, []string{sessiondir.Home, sessiondir.Ops}, func(at *sessiondir.Folder) resource.Result {
 		return l.create(ctx, at)
@@ -41,7 +41,7 @@ func (p *Provider) Create(ctx context.Context, in resource.Intent) resource.Resu
 
 func (l location) create(ctx context.Context, at *sessiondir.Folder) resource.Result {
 	no := func(err error) resource.Result {
-		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.evidence("nothing was asked for: %v", err)}
+		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.evidence("nothing was requested: %v", err)}
 	}
 	req, err := l.s.request(l.intent)
 	if err != nil {
@@ -49,7 +49,7 @@ func (l location) create(ctx context.Context, at *sessiondir.Folder) resource.Re
 	}
 	crash.Point("openshell/before-note")
 	if err := at.WriteNote(requestNote); err != nil {
-		return no(fmt.Errorf("note that a sandbox is asked for: %w", err))
+		return no(fmt.Errorf("record that a sandbox is requested: %w", err))
 	}
 	crash.Point("openshell/after-note")
 	made, done, err := l.g.Create(ctx, req)
@@ -66,7 +66,7 @@ func (l location) create(ctx context.Context, at *sessiondir.Folder) resource.Re
 		}
 		return resource.Result{Outcome: resource.NotDone, Err: err, Evidence: l.p.evidence("the gateway refused to create %s: %v", req.GetName(), err)}
 	}
-	return resource.Result{Err: errors.Join(err, errUnanswered(done)), Evidence: l.p.evidence("the creation of %s was asked for, and not answered: %v", req.GetName(), err)}
+	return resource.Result{Err: errors.Join(err, errUnanswered(done)), Evidence: l.p.evidence("the creation of %s was requested, and not answered: %v", req.GetName(), err)}
 }
 
 // errUnanswered is the error of a reply without a sandbox.
@@ -134,15 +134,15 @@ func (p *Provider) Resolve(ctx context.Context, in resource.Intent) resource.Res
 
 // unansweredError says why a sandbox that is not listed may still appear.
 func unansweredError(in resource.Intent, s spec) error {
-	return failure.New(failure.OutcomeUnknown, "the creation of the sandbox %s was asked for and not answered, and the gateway %q does not have it now: it may still appear", client.Name(in.Claim), s.Gateway).
-		WithHint("laufwerk claims abandon %s --reason '…'   # when it is certain that nothing came of it", in.Claim)
+	return failure.New(failure.OutcomeUnknown, "the creation of the sandbox %s was requested and not answered, and the gateway %q does not have it now: it may still appear", client.Name(in.Claim), s.Gateway).
+		WithHint("laufwerk claims abandon %s --reason '…'   # when it is certain that it was not created", in.Claim)
 }
 
 // neverRequestedResult is the result where no sandbox was requested.
 func (p *Provider) neverRequestedResult(ctx context.Context, in resource.Intent, s spec, at *sessiondir.Folder) resource.Result {
 	return p.removeLeftovers(ctx, in, s, at, resource.Result{
-		Outcome: resource.NotDone, Err: failure.New(failure.SessionLost, "no sandbox was asked for"),
-		Evidence: p.evidence("no sandbox was asked for: %s has no note that says so", s.Dir),
+		Outcome: resource.NotDone, Err: failure.New(failure.SessionLost, "no sandbox was requested"),
+		Evidence: p.evidence("no sandbox was requested: %s has no record of a request", s.Dir),
 	})
 }
 
@@ -164,11 +164,11 @@ func (l location) acceptOrDelete(ctx context.Context, made *wire.Sandbox) resour
 	var unfit *unusableError
 	switch {
 	case err == nil:
-		return resource.Result{Outcome: resource.Done, Resource: id, Evidence: l.p.evidence("the sandbox %s is ready, and is what was asked for", id)}
+		return resource.Result{Outcome: resource.Done, Resource: id, Evidence: l.p.evidence("the sandbox %s is ready, and matches the request", id)}
 	case errors.As(err, &unfit):
 		return l.deleteUnusable(ctx, unfit.error)
 	}
-	return resource.Result{Resource: id, Err: err, Evidence: l.p.evidence("the sandbox %s is there, and could not be looked at: %v", id, err)}
+	return resource.Result{Resource: id, Err: err, Evidence: l.p.evidence("the sandbox %s exists, and could not be inspected: %v", id, err)}
 }
 
 // unusableError is why a sandbox must not be used: it failed to start, or differs from its intent.
@@ -184,10 +184,10 @@ func (l location) awaitReady(ctx context.Context, sb *wire.Sandbox) (*wire.Sandb
 			return sb, nil
 		case wire.SandboxPhase_SANDBOX_PHASE_ERROR, wire.SandboxPhase_SANDBOX_PHASE_STOPPING, wire.SandboxPhase_SANDBOX_PHASE_STOPPED,
 			wire.SandboxPhase_SANDBOX_PHASE_DELETING:
-			return nil, &unusableError{failure.New(failure.NotReady, "the sandbox did not come up: %s", condition(sb)).WithHint("laufwerk doctor")}
+			return nil, &unusableError{failure.New(failure.NotReady, "the sandbox did not become ready: %s", condition(sb)).WithHint("laufwerk doctor")}
 		}
 		if l.p.c.Now().After(end) {
-			return nil, &unusableError{failure.New(failure.NotReady, "the sandbox did not come up within %s: %s", l.p.w.ready, condition(sb)).WithHint("laufwerk doctor")}
+			return nil, &unusableError{failure.New(failure.NotReady, "the sandbox did not become ready within %s: %s", l.p.w.ready, condition(sb)).WithHint("laufwerk doctor")}
 		}
 		if err := pause(ctx); err != nil {
 			return nil, err
@@ -199,7 +199,7 @@ func (l location) awaitReady(ctx context.Context, sb *wire.Sandbox) (*wire.Sandb
 		case resource.Unobserved:
 			return nil, f.err
 		default:
-			return nil, &unusableError{failure.New(failure.NotReady, "the sandbox disappeared while it came up").WithHint("laufwerk doctor")}
+			return nil, &unusableError{failure.New(failure.NotReady, "the sandbox disappeared before it was ready").WithHint("laufwerk doctor")}
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (p *Provider) Observe(ctx context.Context, in resource.Intent) resource.Obs
 	}
 	l, err := p.locate(ctx, in, s)
 	if err != nil {
-		return resource.Observation{Err: err, Evidence: p.evidence("nothing could be learned: %v", err)}
+		return resource.Observation{Err: err, Evidence: p.evidence("nothing could be observed: %v", err)}
 	}
 	o := l.observe(ctx)
 	if o.Presence == resource.Absent && in.Resource == "" {

@@ -106,7 +106,7 @@ func foreignReason(got *wire.Sandbox, in resource.Intent, s spec) string {
 	case s.Image == "" || got.GetSpec().GetTemplate().GetImage() != s.Image:
 		return "it was made from another image"
 	case createdAt(got).Before(in.At.Add(-maxClockSkew)):
-		return "it was created before we meant to"
+		return "it was created before its claim"
 	}
 	return ""
 }
@@ -206,7 +206,7 @@ func (l location) combine(f sighting, own, others []container.Summary, err error
 		o.Evidence = append(o.Evidence, l.p.evidence("the %s has its container %s, %s", l.s.Engine, own[0].ID, own[0].State)...)
 		return o
 	case len(others) > 0:
-		o.Err = failure.New(failure.Retained, "the container %s carries the id of the sandbox, and is not laufwerk's", others[0].ID).
+		o.Err = failure.New(failure.Retained, "the container %s has the id of the sandbox, and is not laufwerk's", others[0].ID).
 			WithHint("docker rm --force %s   # if nobody needs it, then once more", others[0].ID)
 		return o
 	}

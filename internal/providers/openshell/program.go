@@ -60,7 +60,7 @@ func (b *sandbox) placeholders(credential *agent.Credential) ([]agent.File, erro
 			if value != "" {
 				what = "what the sandbox has as " + name + " is no placeholder"
 			}
-			return nil, failure.New(failure.NotReady, "%s, without which %s has no login: the gateway %q drops a credential of %q that has expired", what, credential.Title, b.l.s.Gateway, b.l.s.Provider).
+			return nil, failure.New(failure.NotReady, "%s, without which %s has no login: the gateway %q removes a credential of %q that has expired", what, credential.Title, b.l.s.Gateway, b.l.s.Provider).
 				WithHint("%s", rotateHint(b.def))
 		}
 	}

@@ -263,13 +263,13 @@ const dockerDesktopOS = "Docker Desktop"
 func checkEngine(f dockerengine.Facts) error {
 	switch {
 	case f.System == dockerDesktopOS:
-		return failure.New(failure.Unsupported, "the engine is Docker Desktop's, which runs in a machine of its own: OpenShell targets need one that runs on this host, as the gateway does").
+		return failure.New(failure.Unsupported, "the engine is Docker Desktop's, which runs in a virtual machine: OpenShell targets need one that runs on this host, as the gateway does").
 			WithHint("export LAUFWERK_DOCKER_HOST=unix:///var/run/docker.sock   # an engine of this host")
 	case f.OS != "linux" || f.Arch != runtime.GOARCH:
-		return failure.New(failure.NotReady, "the engine runs %s/%s containers, and this build of laufwerk is for %s/%s: it carries no supervisor for the engine",
+		return failure.New(failure.NotReady, "the engine runs %s/%s containers, and this build of laufwerk is for %s/%s: it contains no supervisor for the engine",
 			f.OS, f.Arch, runtime.GOOS, runtime.GOARCH)
 	case f.Rootless || f.UserNS:
-		return failure.New(failure.Unsupported, "the engine maps users, so that what a sandbox writes would not be the worker's: OpenShell targets need an engine that does not").
+		return failure.New(failure.Unsupported, "the engine maps users, so that the files that a sandbox writes would not belong to the worker's user: OpenShell targets need an engine that does not").
 			WithHint("docker info --format '{{.SecurityOptions}}'")
 	}
 	return nil
@@ -289,7 +289,7 @@ func (p *Provider) program(c config) agent.Program {
 // checkCarried refuses a program that would have to be in the image, and is not.
 func (p *Provider) checkCarried(program agent.Program, def targets.Definition, c config) error {
 	if carried := p.program(c); program.Recipe() != nil && program.Name() != carried.Name() {
-		return failure.New(failure.NotReady, "the prepared images of the target %q carry %s, and not %s", def.ID, carried.Title(), program.Title())
+		return failure.New(failure.NotReady, "the prepared images of the target %q contain %s, and not %s", def.ID, carried.Title(), program.Title())
 	}
 	return nil
 }
@@ -338,7 +338,7 @@ func (p *Provider) image(ctx context.Context, e *dockerengine.Engine, def target
 	if err != nil {
 		return i, err
 	}
-	return i, failure.Wrap(cache.Carries(i), failure.NotReady, "the image %s of the target %q is no prepared one", c.Image, c.ID)
+	return i, failure.Wrap(cache.Carries(i), failure.NotReady, "the image %s of the target %q is not a prepared image", c.Image, c.ID)
 }
 
 func (p *Provider) evidence(format string, args ...any) []resource.Evidence {
@@ -346,4 +346,4 @@ func (p *Provider) evidence(format string, args ...any) []resource.Evidence {
 }
 
 // errUnseen is the error of an observation without another one.
-var errUnseen = errors.New("the gateway says nothing of it")
+var errUnseen = errors.New("the gateway reports nothing about it")

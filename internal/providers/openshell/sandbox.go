@@ -69,7 +69,7 @@ func (p *Provider) Enter(ctx context.Context, in resource.Intent, def targets.De
 
 // lostError is the failure of a session whose sandbox cannot be entered any more.
 func lostError(in resource.Intent, format string, args ...any) error {
-	return failure.New(failure.SessionLost, "the session cannot be entered: %s; once it is closed, another session can go on with the workspace", fmt.Sprintf(format, args...)).
+	return failure.New(failure.SessionLost, "the session cannot be used any more: %s; after it is closed, another session can use the workspace", fmt.Sprintf(format, args...)).
 		WithField("sandbox", in.Resource)
 }
 
@@ -83,7 +83,7 @@ func (b *sandbox) find(ctx context.Context) (*wire.Sandbox, error) {
 	case resource.Foreign:
 		return nil, lostError(b.l.intent, "%v", f.err)
 	default:
-		return nil, failure.Wrap(f.err, failure.NotReady, "look at the sandbox %s", b.l.intent.Name)
+		return nil, failure.Wrap(f.err, failure.NotReady, "inspect the sandbox %s", b.l.intent.Name)
 	}
 	switch f.sandbox.GetStatus().GetPhase() {
 	case wire.SandboxPhase_SANDBOX_PHASE_ERROR, wire.SandboxPhase_SANDBOX_PHASE_STOPPING, wire.SandboxPhase_SANDBOX_PHASE_STOPPED,
@@ -168,11 +168,11 @@ func (b *sandbox) awaitProof(ctx context.Context) error {
 	case err == nil || failure.Is(err, failure.SessionLost):
 		return err
 	case seen == guest.Seen:
-		return failure.New(failure.NotReady, "the sandbox %s has this host's files, but not their locks, or its main process has ended: what runs in it cannot be followed from here", b.l.intent.Name)
+		return failure.New(failure.NotReady, "the sandbox %s has this host's files, but not their locks, or its main process has ended: processes in it cannot be supervised from here", b.l.intent.Name)
 	case !errors.Is(err, context.DeadlineExceeded):
-		return failure.Wrap(err, failure.NotReady, "look for the main process of the sandbox %s", b.l.intent.Name)
+		return failure.Wrap(err, failure.NotReady, "check the main process of the sandbox %s", b.l.intent.Name)
 	}
-	return failure.New(failure.NotReady, "what the sandbox %s writes into %s is not seen on this host: the gateway %q seems to be on another one", b.l.intent.Name, b.l.s.Dir, b.l.s.Gateway).
+	return failure.New(failure.NotReady, "what the sandbox %s writes into %s is not visible on this host: the gateway %q seems to be on another one", b.l.intent.Name, b.l.s.Dir, b.l.s.Gateway).
 		WithHint("laufwerk doctor --probe")
 }
 

@@ -170,7 +170,7 @@ func (w *bulkDelete) requestDelete(ctx, finish context.Context, i int, sb *wire.
 		}
 		return l.deleteAndWait(finish)
 	case int(w.mute.Load()) >= w.parallel:
-		return resource.Result{Err: failure.New(failure.NotReady, "the gateway was not asked for the sandbox's end: it did not answer before")}
+		return resource.Result{Err: failure.New(failure.NotReady, "the gateway was not asked to delete the sandbox, since it had not answered before")}
 	}
 	done, err := w.g.Delete(finish, sb.GetMetadata().GetName())
 	if done == resource.Unknown || failure.Is(err, failure.NotReady) {
@@ -187,7 +187,7 @@ func (w *bulkDelete) observe(ctx context.Context) {
 	if err != nil {
 		for i := range w.out {
 			if w.out[i].Observation.Err == nil {
-				w.out[i].Observation = resource.Observation{Err: err, Evidence: w.p.evidence("nothing could be learned: %v", err)}
+				w.out[i].Observation = resource.Observation{Err: err, Evidence: w.p.evidence("nothing could be observed: %v", err)}
 			}
 		}
 		return

@@ -24,7 +24,7 @@ import (
 // those of queries.
 func (p *Provider) verifySandbox(ctx context.Context, g *client.Gateway, e *dockerengine.Engine, in resource.Intent, s spec, sb *wire.Sandbox) error {
 	different := func(format string, args ...any) error {
-		return &unusableError{failure.New(failure.NotReady, "the sandbox %s is not what was asked for: %s", client.Name(in.Claim), fmt.Sprintf(format, args...))}
+		return &unusableError{failure.New(failure.NotReady, "the sandbox %s does not match the request: %s", client.Name(in.Claim), fmt.Sprintf(format, args...))}
 	}
 	if why := difference(sb, in, s); why != "" {
 		return different("%s", why)
@@ -51,11 +51,11 @@ func (p *Provider) verifySandbox(ctx context.Context, g *client.Gateway, e *dock
 	case len(own) == 0:
 		return different("its container %s was made from the image %s, or does not have its labels", others[0].ID, others[0].ImageID)
 	case len(own)+len(others) > 1:
-		return different("%d containers carry its id", len(own)+len(others))
+		return different("%d containers have its id", len(own)+len(others))
 	}
 	got, presence, err := e.Inspect(ctx, own[0].ID)
 	if presence != resource.Present {
-		return failure.Wrap(err, failure.NotReady, "look at the container %s of the sandbox", own[0].ID)
+		return failure.Wrap(err, failure.NotReady, "inspect the container %s of the sandbox", own[0].ID)
 	}
 	if why := containerDiffers(got, s); why != "" {
 		return different("%s", why)
@@ -94,7 +94,7 @@ func difference(sb *wire.Sandbox, in resource.Intent, s spec) string {
 		case there == nil:
 			return fmt.Sprintf("it has no network rule %q", name)
 		case !slices.Equal(ruleReach(there), ruleReach(rule)):
-			return fmt.Sprintf("its network rule %q does not permit what was asked for", name)
+			return fmt.Sprintf("its network rule %q does not permit what was requested", name)
 		}
 	}
 	if got.GetFilesystem().GetIncludeWorkdir() {
@@ -153,7 +153,7 @@ func containerDiffers(got container.InspectResponse, s spec) string {
 		case m.Type != "bind" || path.Clean(m.Source) != path.Clean(w.source):
 			return fmt.Sprintf("at %s is mounted %s instead of %s", w.target, m.Source, w.source)
 		case m.RW == w.readOnly:
-			return fmt.Sprintf("the mount at %s does not have the access that was asked for", w.target)
+			return fmt.Sprintf("the mount at %s does not have the access that was requested", w.target)
 		}
 	}
 	for at := range seen {

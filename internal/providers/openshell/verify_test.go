@@ -122,7 +122,7 @@ func TestWhatAGatewayHasOfASandboxIsCompared(t *testing.T) {
 	} {
 		sb := is()
 		change(sb)
-		if why := difference(sb, in, s); !strings.Contains(why, "does not permit what was asked for") {
+		if why := difference(sb, in, s); !strings.Contains(why, "does not permit what was requested") {
 			t.Errorf("%s: %q", name, why)
 		}
 	}
@@ -206,8 +206,8 @@ func TestASandboxOnAnotherHostIsNotEntered(t *testing.T) {
 	k.Provider.w.ready = 100 * time.Millisecond
 	proof := filepath.Join(w.sessionDir(in), "ops", readyFile)
 	for _, c := range []struct{ proof, says string }{
-		{"", "is not seen on this host: the gateway \"here\" seems to be on another one"},
-		{"another", "is not seen on this host"},
+		{"", "is not visible on this host: the gateway \"here\" seems to be on another one"},
+		{"another", "is not visible on this host"},
 		{"n", "has this host's files, but not their locks"},
 	} {
 		if c.proof != "" {

@@ -143,9 +143,9 @@ func (f *Folder) Make(ctx context.Context, user *User, within ...string) (found 
 	case resource.Present:
 		return true, nil
 	case resource.Foreign:
-		return false, failure.New(failure.AlreadyExists, "%v, and is left alone", err).WithPaths(f.dir)
+		return false, failure.New(failure.AlreadyExists, "%v, and was not changed", err).WithPaths(f.dir)
 	case resource.Unobserved:
-		return false, failure.Wrap(err, failure.OutcomeUnknown, "look at %s", f.dir)
+		return false, failure.Wrap(err, failure.OutcomeUnknown, "inspect %s", f.dir)
 	}
 	if err := f.make(ctx, user, within); err != nil {
 		// It may be there, and only its durability not be certain; or the half of it.
@@ -219,7 +219,7 @@ func (f *Folder) rename(from, to string) error {
 func (f *Folder) Remove(ctx context.Context) error {
 	switch presence, err := f.identify(f.name); presence {
 	case resource.Foreign:
-		return failure.New(failure.AlreadyExists, "%v, and is left alone", err).WithPaths(f.dir)
+		return failure.New(failure.AlreadyExists, "%v, and was not changed", err).WithPaths(f.dir)
 	case resource.Unobserved:
 		return err
 	case resource.Present:

@@ -20,7 +20,7 @@ import (
 func Untrusted(path string) string {
 	st, err := files.Stat(path)
 	if err != nil {
-		return "it cannot be looked at: " + reason(err)
+		return "it cannot be inspected: " + reason(err)
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {

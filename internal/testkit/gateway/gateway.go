@@ -290,7 +290,7 @@ func (g *Gateway) Reconcile() {
 	g.t.Helper()
 	seen, err := g.back.inspectAll()
 	if err != nil {
-		g.t.Errorf("look at the containers: %v", err)
+		g.t.Errorf("inspect the containers: %v", err)
 		return
 	}
 	g.mu.Lock()

@@ -252,7 +252,7 @@ function nothing(): void {}
 
 function workspaceOf(value: unknown, path: string): string {
   if (!check.isRecord(value) || typeof value["id"] !== "string" || value["mode"] !== "copy" && value["mode"] !== "direct") {
-    throw usage(`expected what Workspace.open answered, got ${value instanceof Op ? "the operation itself: write `yield*` before it" : shown(value)}`, path);
+    throw usage(`expected the result of Workspace.open, got ${value instanceof Op ? "the operation itself: write `yield*` before it" : shown(value)}`, path);
   }
   return value["id"];
 }

@@ -23,7 +23,7 @@ export function createDockerExecution(options?: {
 }): AgentExecution {
   if (!isRecord(options)) return makeTarget("docker", options);
   // Only this module may say that an image is prepared.
-  if ("prepared" in options) throw usage("there is no such option; `image` takes what loadPreparedCodexImage gives", "prepared");
+  if ("prepared" in options) throw usage("there is no such option; pass the result of loadPreparedCodexImage as `image`", "prepared");
   const { image, ...others } = cacheDirectory(options);
   const prepared = typeof image === "string" ? loaded.get(image) : undefined;
   return makeTarget("docker", { ...others, ...(prepared === undefined ? { image } : { prepared }) });
