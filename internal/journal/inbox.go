@@ -71,7 +71,7 @@ func (j *Journal) Send(m Message) error {
 	return nil
 }
 
-// Messages are those in the inbox, oldest first. What is no message is passed over: the folder is ours alone.
+// Messages are those in the inbox, oldest first. What is no message is passed over.
 func (j *Journal) Messages() ([]Message, error) {
 	names, err := files.Names(j.InboxDir())
 	if err != nil {

@@ -114,17 +114,23 @@ func (l LocalLauncher) fenceDir(ctx context.Context, dir string) FenceResult {
 			return unsureFence(HowSubreaper, "%v", err)
 		}
 		if status == NotStarted {
-			return FenceResult{Sure: true, How: HowNothing}
+			return l.fenceUnrecorded(ctx, dir)
 		}
 		v, err := ReadState(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			return FenceResult{Sure: true, How: HowNothing}
+			return l.fenceUnrecorded(ctx, dir)
 		}
 		if err != nil {
 			return unsureFence(HowSubreaper, "%v", err)
 		}
 		if !v.Locked && v.Started != nil {
 			return l.fenceOrphans(ctx, v)
+		}
+		if !v.Locked && v.FinalFence != nil { // without a record of its start, which somebody removed
+			if f := l.fenceUnrecorded(ctx, dir); !f.Sure {
+				return f
+			}
+			return *v.FinalFence
 		}
 		if v.Started != nil && !signalled {
 			signalled = true
@@ -170,8 +176,65 @@ func (l LocalLauncher) fenceTampered(ctx context.Context, dir string, why error)
 		}
 	}
 	_, _ = endCgroup(ctx, *st)
-	f.Survivors = l.endMarked(context.WithoutCancel(ctx), st.Mark)
+	f.Survivors = l.endMarked(context.WithoutCancel(ctx), func(v string) bool { return v == st.Mark })
 	return f
+}
+
+// lateLimit is how long a supervisor takes at most to see that its operation was abandoned before it came, and to end.
+const lateLimit = time.Second
+
+// fenceUnrecorded fences an operation that has no record of a start. Nothing ran, unless somebody removed the records: then its
+// supervisor is there as long as anything that it started, and what it ran cannot be told.
+func (l LocalLauncher) fenceUnrecorded(ctx context.Context, dir string) FenceResult {
+	isOf := func(operation string) bool { return operation == operationPath(dir) }
+	if len(waitForSupervisors(ctx, lateLimit, isOf)) == 0 {
+		return FenceResult{Sure: true, How: HowNothing}
+	}
+	f := unsureFence(HowMarks, "its records were removed while it ran")
+	for _, id := range l.endSupervisors(ctx, isOf) {
+		f.Survivors = append(f.Survivors, id.PID)
+	}
+	return f
+}
+
+// supervisors are the living ones on this host, but those that stand by, of operations that match accepts: see operationPath.
+func supervisors(match func(operation string) bool) ([]process.Identity, error) {
+	return process.FindByArguments(func(args []string) bool {
+		n := len(args)
+		return n >= 3 && (args[n-2] == Argument || args[n-2] == InsideArgument) && match(operationPath(args[n-1]))
+	})
+}
+
+// waitForSupervisors waits until none is left, and returns those that are left after limit.
+func waitForSupervisors(ctx context.Context, limit time.Duration, match func(operation string) bool) (left []process.Identity) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		left, _ = supervisors(match)
+		if len(left) == 0 || ctx.Err() != nil {
+			return left
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// endSupervisors has supervisors end all that they run, and names those that remain.
+func (l LocalLauncher) endSupervisors(ctx context.Context, match func(operation string) bool) []process.Identity {
+	list, _ := supervisors(match)
+	if len(list) == 0 {
+		return nil
+	}
+	for _, id := range list {
+		_ = l.signal(id, syscall.SIGTERM)
+		_ = l.signal(id, syscall.SIGCONT)
+	}
+	for _, id := range waitForSupervisors(ctx, salvageLimit, match) {
+		_ = l.signal(id, syscall.SIGKILL)
+	}
+	return waitForSupervisors(ctx, lateLimit, match)
 }
 
 // stuckFence tells what is below a supervisor that does not come to an end.
@@ -198,7 +261,7 @@ func (l LocalLauncher) fenceOrphans(ctx context.Context, v OperationState) Fence
 	if v.FinalFence != nil && v.FinalFence.Sure && err == nil {
 		return *v.FinalFence
 	}
-	survivors := l.endMarked(ctx, st.Mark)
+	survivors := l.endMarked(ctx, func(v string) bool { return v == st.Mark })
 	switch {
 	case len(survivors) > 0:
 		f := unsureFence(HowMarks, "marked processes cannot be ended")
@@ -235,13 +298,13 @@ func endCgroup(ctx context.Context, st StartRecord) (bool, error) {
 	return false, err
 }
 
-// endMarked kills the processes that carry exactly this mark and names those that remain.
-func (l LocalLauncher) endMarked(ctx context.Context, mark string) (left []int) {
+// endMarked kills the processes with a mark that match accepts and names those that remain.
+func (l LocalLauncher) endMarked(ctx context.Context, match func(mark string) bool) (left []int) {
 	ctx, cancel := context.WithTimeout(ctx, markLimit)
 	defer cancel()
 	for {
 		left = nil
-		ids, err := process.FindMarked(MarkVariable, func(v string) bool { return v == mark })
+		ids, err := process.FindMarked(MarkVariable, match)
 		if err != nil || len(ids) == 0 {
 			return nil
 		}
@@ -257,12 +320,36 @@ func (l LocalLauncher) endMarked(ctx context.Context, mark string) (left []int) 
 	}
 }
 
-// FindRemaining looks for anything of a session that may still run: marked processes and control groups that hold some. Empty
-// groups are removed. It says what it found, and nothing where it found nothing, which alone is no proof.
+// EndRemaining ends what FindRemaining would find. It is for a session whose directory says nothing of it any more.
+func (l LocalLauncher) EndRemaining(ctx context.Context, session string) {
+	ctx, cancel := context.WithTimeout(ctx, fenceLimit)
+	defer cancel()
+	_ = l.endSupervisors(ctx, isOfSession(session))
+	for _, dir := range process.FindCgroups(sessionPrefix(session)) {
+		if c, err := process.OpenCgroup(dir); err == nil {
+			_ = c.End(ctx)
+		}
+	}
+	_ = l.endMarked(ctx, isMarkOf(session))
+}
+
+func isOfSession(session string) func(operation string) bool {
+	return func(operation string) bool { return strings.HasPrefix(operation, session+"/") }
+}
+
+func isMarkOf(session string) func(mark string) bool {
+	return func(mark string) bool { return mark == session || strings.HasPrefix(mark, session+"/") }
+}
+
+// FindRemaining looks for anything of a session that may still run: supervisors, marked processes and control groups that hold
+// some. Empty groups are removed. It says what it found, and nothing where it found nothing, which alone is no proof.
 func FindRemaining(session string) (found []string, err error) {
-	ids, err := process.FindMarked(MarkVariable, func(v string) bool { return v == session || strings.HasPrefix(v, session+"/") })
+	ids, err := process.FindMarked(MarkVariable, isMarkOf(session))
 	if err != nil {
 		return nil, err
+	}
+	for _, id := range waitForSupervisors(context.Background(), lateLimit, isOfSession(session)) {
+		found = append(found, fmt.Sprintf("supervisor %d", id.PID))
 	}
 	for _, id := range ids {
 		found = append(found, fmt.Sprintf("process %d", id.PID))

@@ -453,6 +453,43 @@ func TestASupervisorThatIsStoppedIsFencedAllTheSame(t *testing.T) {
 	}
 }
 
+// A command can remove the records of its own operation. It is not taken for one that was never started.
+func TestACommandThatRemovesItsRecordsIsEnded(t *testing.T) {
+	forEachUser(t, func(t *testing.T, at testUser) {
+		for name, remove := range map[string]string{"some": "rm $DIR/lock $DIR/started", "all": "rm -r $DIR"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				word, dir := unique(t), at.dir(t)
+				spec := bash(t, "env -i setsid bash -c 'exec -a "+word+" sleep 1000' & sleep 0.1; "+strings.ReplaceAll(remove, "$DIR", dir)+"; exec env -i bash -c 'exec -a "+word+" sleep 1001'")
+				p, err := Start(bounded(t), at, dir, spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "both without a mark and without records", func() bool {
+					_, err := os.Lstat(dir + "/started")
+					return len(living(t, word)) == 2 && err != nil
+				})
+				session := filepath.Base(filepath.Dir(filepath.Dir(dir)))
+				if found, err := FindRemaining(session); err != nil || !strings.Contains(strings.Join(found, " "), "supervisor") {
+					t.Errorf("%v %v", found, err)
+				}
+				if f := p.Fence(bounded(t)); f.Sure || f.Why == "" || len(f.Survivors) > 0 {
+					t.Errorf("%+v", f)
+				}
+				if pids := living(t, word); len(pids) > 0 {
+					t.Errorf("%v live", pids)
+				}
+				if found, err := FindRemaining(session); err != nil || len(found) > 0 {
+					t.Errorf("%v %v", found, err)
+				}
+				if f := p.Fence(bounded(t)); !f.Sure {
+					t.Errorf("a second fence: %+v", f)
+				}
+			})
+		}
+	})
+}
+
 func TestAfterAbandonASupervisorThatComesLateRunsNothing(t *testing.T) {
 	dir := here().dir(t)
 	ran := filepath.Join(t.TempDir(), "ran")

@@ -108,6 +108,7 @@ func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Resu
 	}
 	at, err := sessiondir.Open(s.Dir, id)
 	if errors.Is(err, fs.ErrNotExist) {
+		p.launcher().EndRemaining(ctx, s.Mark) // whoever removed it may have been one of its processes
 		return resource.Result{Outcome: resource.Done, Evidence: p.evidence("nothing at %s", filepath.Dir(s.Dir))}
 	}
 	if err != nil {
@@ -123,6 +124,7 @@ func (p *Provider) Delete(ctx context.Context, in resource.Intent) resource.Resu
 				"it could not be confirmed that all processes of the session have ended: %s", f.Why).WithField("survivors", f.Survivors)}
 		}
 	}
+	p.launcher().EndRemaining(ctx, s.Mark) // what ran without a record
 	switch err := at.Remove(ctx); {
 	case failure.Is(err, failure.AlreadyExists), failure.Is(err, failure.Retained):
 		return resource.Result{Outcome: resource.NotDone, Evidence: evidence, Err: err}

@@ -4,9 +4,11 @@
 package files
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -74,9 +76,19 @@ func SyncDir(dir string) error {
 	return d.Sync()
 }
 
-// Read is the whole file.
+// Read is the whole file. What is no regular file is an error: a FIFO would be waited for without end.
 func Read(path string) ([]byte, error) {
-	return fault.Get("read", path, os.ReadFile)
+	return fault.Get("read", path, func(path string) ([]byte, error) {
+		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+			return nil, cmp.Or(err, error(&fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}))
+		}
+		return io.ReadAll(f)
+	})
 }
 
 // ReadJSON decodes a file; a missing one is fs.ErrNotExist.

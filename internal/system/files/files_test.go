@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/laufwerk/laufwerk/internal/system/files"
@@ -107,6 +108,18 @@ func TestExistsUnlessKnownToBeMissing(t *testing.T) {
 	for name, want := range map[string]bool{"file": true, "loop": true, "missing": false, "missing/below": false, "file/below": false, "loop/cannot be told": true} {
 		if got := files.Exists(dir + "/" + name); got != want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestWhatIsNoFileIsNotRead(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(syscall.Mkfifo(dir+"/fifo", 0o600), os.Symlink("fifo", dir+"/link"), os.Mkdir(dir+"/dir", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir + "/fifo", dir + "/link", dir + "/dir", os.DevNull} {
+		if _, err := files.Read(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }

@@ -44,6 +44,7 @@ func MakeCgroup(string) (*Cgroup, error)                       { return nil, Err
 func OpenCgroup(string) (*Cgroup, error)                       { return nil, ErrUnsupported }
 func FindCgroups(string) []string                              { return nil }
 func AllMarks(string) ([]Mark, error)                          { return nil, ErrUnsupported }
+func FindByArguments(func([]string) bool) ([]Identity, error)  { return nil, ErrUnsupported }
 func Executing(string) []int                                   { return nil }
 func (*Cgroup) Populated() (bool, error)                       { return true, ErrUnsupported }
 func (*Cgroup) Kill() error                                    { return ErrUnsupported }

@@ -86,6 +86,24 @@ func variable(pid int, name string) (string, bool) {
 	return "", false
 }
 
+// FindByArguments are the living processes, other than this one, whose arguments match accepts.
+func FindByArguments(match func(args []string) bool) ([]Identity, error) {
+	pids, err := visible()
+	if err != nil {
+		return nil, err
+	}
+	var out []Identity
+	for _, pid := range pids {
+		if pid == os.Getpid() || !match(Arguments(pid)) {
+			continue
+		}
+		if id, err := IdentityOf(pid); err == nil && match(Arguments(pid)) && Probe(id) == Alive { // now certainly its own
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
 // Executing are the processes, as far as they can be seen, whose program lies below dir (absolute, links resolved).
 func Executing(dir string) []int {
 	pids, err := visible()
