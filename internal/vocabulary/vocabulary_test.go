@@ -102,9 +102,7 @@ func members(t ast.Expr) (out []*ast.Ident) {
 		}
 		if list != nil {
 			for _, field := range list.List {
-				for _, id := range field.Names {
-					out = append(out, id)
-				}
+				out = append(out, field.Names...)
 			}
 		}
 		return true
