@@ -16,6 +16,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/runs"
 	"github.com/laufwerk/laufwerk/internal/scaffold"
 	"github.com/laufwerk/laufwerk/internal/system"
+	"github.com/laufwerk/laufwerk/internal/targets"
+	"github.com/laufwerk/laufwerk/internal/workflow"
 )
 
 // IsCompletion says whether a first argument is a shell that asks what could be typed next.
@@ -164,20 +166,26 @@ func (c completer) projectRoot() string {
 	return root
 }
 
+// wordsOf makes a word of each thing in a list that could be read; word is "" for one that is not offered.
+func wordsOf[T any](list []T, err error, word func(T) string) (out []string) {
+	if err != nil {
+		return nil
+	}
+	for _, one := range list {
+		if w := word(one); w != "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
 func (c completer) workflowWords(context.Context) []string {
 	root := c.projectRoot()
 	if root == "" {
 		return nil
 	}
 	names, err := project.Workflows(root)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, n := range names {
-		out = append(out, completionWord(n, "workflow of "+root))
-	}
-	return out
+	return wordsOf(names, err, func(name string) string { return completionWord(name, "workflow of "+root) })
 }
 
 // runWords are the runs that command can be used on: those of this project or, outside of a project, all.
@@ -187,25 +195,20 @@ func (c completer) runWords(ctx context.Context, command string) []string {
 		return nil
 	}
 	list, err := svc.List(ctx, "")
-	if err != nil {
-		return nil
-	}
 	root := c.projectRoot()
-	var out []string
-	for _, r := range list {
+	return wordsOf(list, err, func(r runs.Run) string {
 		switch {
 		case root != "" && r.Root != root,
 			command == "answer" && r.State != runs.Waiting,
 			(command == "resume" || command == "cancel") && r.Terminal():
-			continue
+			return ""
 		}
 		about := r.Workflow + ", " + r.State
 		if len(r.Waiting) > 0 && r.State == runs.Waiting {
 			about += ": " + r.Waiting[0].Title
 		}
-		out = append(out, completionWord(r.ID, about))
-	}
-	return out
+		return completionWord(r.ID, about)
+	})
 }
 
 func (c completer) claimWords(ctx context.Context) []string {
@@ -214,14 +217,9 @@ func (c completer) claimWords(ctx context.Context) []string {
 		return nil
 	}
 	list, err := svc.Driver.List(ctx, claims.Filter{Outstanding: true})
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, c := range list {
-		out = append(out, completionWord(c.ID, string(c.Kind)+", "+string(c.State)+", of run "+c.Run))
-	}
-	return out
+	return wordsOf(list, err, func(c claims.Claim) string {
+		return completionWord(c.ID, string(c.Kind)+", "+string(c.State)+", of run "+c.Run)
+	})
 }
 
 func (c completer) questionWords(ctx context.Context, run string) []string {
@@ -230,14 +228,7 @@ func (c completer) questionWords(ctx context.Context, run string) []string {
 		return nil
 	}
 	r, err := svc.Get(ctx, run)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, q := range r.Waiting {
-		out = append(out, completionWord(q.Key, q.Type+": "+q.Title))
-	}
-	return out
+	return wordsOf(r.Waiting, err, func(q workflow.Question) string { return completionWord(q.Key, q.Type+": "+q.Title) })
 }
 
 func (c completer) targetWords(ctx context.Context) []string {
@@ -249,11 +240,7 @@ func (c completer) targetWords(ctx context.Context) []string {
 	if err != nil {
 		return nil
 	}
-	var out []string
-	for _, t := range p.Targets {
-		out = append(out, completionWord(t.ID, t.Kind))
-	}
-	return out
+	return wordsOf(p.Targets, nil, func(t targets.Definition) string { return completionWord(t.ID, t.Kind) })
 }
 
 func helpWords(root *cobra.Command) []string {
