@@ -37,11 +37,7 @@ func (s *Service) Prune(ctx context.Context, id string) error {
 		return err
 	}
 	if len(list) > 0 {
-		e := failure.New(failure.Retained, "run %s still has %s", r.ID, describeAll(list))
-		if list[0].Keep != "" {
-			return e.WithHint("laufwerk diff %s\nlaufwerk cleanup %s --discard-changes", r.ID, r.ID)
-		}
-		return e.WithHint("laufwerk cleanup %s", r.ID)
+		return failure.New(failure.Retained, "run %s still has %s", r.ID, describeAll(list)).WithHint("%s", list[0].CleanupHint())
 	}
 	if err := s.forgetProjects(ctx, r.ID); err != nil {
 		return err
