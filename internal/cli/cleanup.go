@@ -27,9 +27,9 @@ func newCleanup(d *Deps) *cobra.Command {
 released when the absence of the resource was observed; what could not be confirmed is listed with the command to type next,
 and the exit code is 6. Workspaces with changes that were never written back are kept unless --discard-changes is given.
 
-Answers of another engine are not accepted as proof. If an engine is the same but now reports another identity, for example because
-its data root was moved, --accept-identity OLD=NEW accepts that: OLD is the identity that the claims record, NEW the one that
-the engine reports now. Who accepted it is recorded with each claim.`,
+Answers of another engine are not accepted as proof. If an engine is the same but now reports another identity, for example
+because its data root was moved, --accept-identity OLD=NEW accepts that: OLD is the identity that the claims record, NEW the
+one that the engine reports now. Who accepted it is recorded with each claim.`,
 		Example: `$ laufwerk cleanup 261129-k3f9x2ab
 $ laufwerk cleanup --all --dry-run
 $ laufwerk cleanup --all --cancel --discard-changes
