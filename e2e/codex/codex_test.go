@@ -88,7 +88,7 @@ func TestCodexAgentsThatAreRefused(t *testing.T) {
 		{`{ credentials: "claude-subscription" }`, `{ harness: createCodex() }`, "credentials"},
 		{`{ credentials: "codex-subscription" }`, `{ harness: createCodex({ reasoningEffort: "lots" }) }`, "reasoningEffort: expected"},
 		{`{ credentials: "codex-subscription" }`, `{ harness: createCodex({ config: { "mcp_servers.x.command": "sh" } }) }`, "config.mcp_servers.x.command: is refused"},
-		{`{ credentials: "codex-subscription" }`, `{ harness: createCodex(), activeTools: ["x"] }`, "activeTools: Codex cannot"},
+		{`{ credentials: "codex-subscription" }`, `{ harness: createCodex(), activeTools: ["x"] }`, "activeTools: the tools of Codex cannot be selected"},
 		{`{ credentials: "codex-subscription", env: { OPENAI_API_KEY: "sk" } }`, `{ harness: createCodex() }`, "never fall back to billing"},
 	} {
 		w.WriteFile(filepath.Join(w.Project, "laufwerk/execution.ts"), `import { createLocalExecution } from "@laufwerk/execution/local";

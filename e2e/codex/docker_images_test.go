@@ -72,9 +72,9 @@ func TestCodexOnImagesBuiltFromThePreparedOne(t *testing.T) {
 	before := w.ListClaims("--all") // of preparing, where that was not done before
 
 	w.writeWorkflow(map[string]any{"image": w.built("stale", "FROM "+engine.Base, "LABEL "+imagecache.LabelBootstrap+"=sha256:00"), "codexBootstrap": "prepared"})
-	w.refused("carries another Codex", "laufwerk prepare docker")
+	w.refused("contains another Codex", "laufwerk prepare docker")
 	w.writeWorkflow(map[string]any{"image": engine.Base, "codexBootstrap": "prepared"})
-	w.refused("carries no prepared Codex", "laufwerk prepare docker")
+	w.refused("contains no prepared Codex", "laufwerk prepare docker")
 	if now := w.ListClaims("--all"); len(now) != len(before) {
 		t.Errorf("claims of what nobody could use: %v, before %v", now, before)
 	}

@@ -323,7 +323,7 @@ func TestCodexForgetsItsThread(t *testing.T) {
 	w.MustRun([]int{8}, "run", "turn", "--no-input")
 	forget(w)
 	code, out, errs := w.Run(nil, "answer", w.ListRuns()[0].ID, "go", "yes")
-	if code != 7 || !strings.Contains(errs, "cannot go on") || len(w.Model.Requests("")) != 1 {
+	if code != 7 || !strings.Contains(errs, "cannot continue") || len(w.Model.Requests("")) != 1 {
 		t.Errorf("exit %d, %d requests\n%s%s", code, len(w.Model.Requests("")), out, errs)
 	}
 }

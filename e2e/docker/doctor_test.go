@@ -98,7 +98,7 @@ func TestDoctorOfContainers(t *testing.T) {
 		t.Errorf("exit %d: %s\n%v", code, s, got)
 	}
 	writeTarget(b, `{ image: "`+engine.Base+`", credentials: "codex-subscription" }`)
-	if got, _ = doctorChecks(b, "target.docker.codex.program", nil); got[0].Status != "warn" || !strings.Contains(got[0].Message, "carries no prepared Codex") {
+	if got, _ = doctorChecks(b, "target.docker.codex.program", nil); got[0].Status != "warn" || !strings.Contains(got[0].Message, "contains no prepared Codex") {
 		t.Errorf("%v", got)
 	}
 	writeTarget(b, `{ image: "`+engine.Base+`", credentials: "codex-subscription", network: "none" }`)

@@ -23,7 +23,7 @@ const cannot = "cannot apply: "
 // replays are the cases of known faults, by their numbers. A target that a case waits for names its tests here when it comes.
 func replays() map[string]replay {
 	return map[string]replay{
-		"C1":  {"the resource is gone and its record stays; an interrupted clean-up loses track", []string{"script: cleanup/case-lost", "claims: TestCancelledInTheMiddleLosesNothing", "e2e/docker: TestDockerFaults", "e2e/docker: TestDockerContainerIsRemovedByAPerson", "providers/openshell: TestAnOrphanIsOursByItsIdentity"}, ""},
+		"C1":  {"the resource is gone and its record stays; an interrupted clean-up loses track", []string{"script: cleanup/case-lost", "claims: TestCancelledInTheMiddleLosesNothing", "e2e/docker: TestDockerFaults", "e2e/docker: TestDockerContainerIsRemovedByAPerson", "providers/openshell: TestAnOrphanIsIdentified"}, ""},
 		"C3":  {"preparing leaves something running", []string{"script: prepare/local", "prepare: TestDockerKilledAnywhereConverges"}, ""},
 		"C4":  {"an acknowledged delete is taken for absence", []string{"claims: TestAcknowledgedDeleteIsNotAbsence", "e2e/docker: TestDockerFaults", "dockerengine/owned: TestDeleteFaults", "providers/openshell: TestEveryFaultOfADelete"}, ""},
 		"C5":  {"a create without an answer is made twice", []string{"claims: TestUnknownCreate", "providers/local: TestHalfMadeAndHalfEndedSessions", "e2e/docker: TestDockerFaults", "dockerengine/owned: TestUnknownCreatesAreResolved", "providers/openshell: TestEveryFaultOfACreate", "openshell: TestNothingIsSentTwice"}, ""},

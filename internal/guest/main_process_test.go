@@ -92,7 +92,7 @@ func TestTheEnvironmentInside(t *testing.T) {
 		t.Errorf("%d %q %v", code, out, err)
 	}
 	code, out = b.exec("", "sh", "-c", `x=0123456789abcdef; x=$x$x$x$x$x$x$x$x; x=$x$x$x$x$x$x$x$x; x=$x$x$x$x$x$x$x$x; A=$x B=$x C=$x D=$x E=$x F=$x G=$x H=$x exec `+strings.Join(Environment(), " "))
-	if code != 1 || !strings.Contains(out, "at most 61440 can be told") {
+	if code != 1 || !strings.Contains(out, "at most 61440 can be reported") {
 		t.Errorf("%d %.300q", code, out)
 	}
 	if _, err := ReadEnvironment([]byte("login banner\n{}")); err == nil {

@@ -210,13 +210,16 @@ func TestSandboxRunsCommands(t *testing.T) {
 	input := make([]byte, 3<<20)
 	_, _ = rand.Read(input)
 	sum := sha256.Sum256(input)
-	for _, name := range []string{"large", "parts"} {
+	for try, inParts := 1, false; !inParts; try++ { // on a busy machine one may stand by late, and be there once more
+		name := fmt.Sprintf("large-%d", try)
 		large := specOf(in, sb, name, "bash", "-c", "sha256sum | cut -c1-64; ls /dev/shm/laufwerk/input/parts")
 		large.Stdin = input
 		p, err := supervise.Start(bounded(t), sb.Launcher(), ops(t, in, name), large)
 		must(t, err)
-		if said, code := b.ended(p); !strings.HasPrefix(said, hex.EncodeToString(sum[:])+"\n") || (code == 0) != (name == "parts") {
-			t.Errorf("%s: %q %d", name, said, code)
+		said, code := b.ended(p)
+		inParts = code == 0
+		if !strings.HasPrefix(said, hex.EncodeToString(sum[:])+"\n") || try == 1 && inParts || try > 10 {
+			t.Fatalf("%s: %q %d", name, said, code)
 		}
 		if _, code := b.run(in, sb, "end-"+name, endStandby); code != 0 {
 			t.Errorf("%s: %d", name, code)
