@@ -187,8 +187,7 @@ func prepareNewTarget(ctx context.Context, o *initOptions, doc initDocument) (*p
 	if err == nil {
 		return &preparedImage{Image: made.Image, Manifest: made.Manifest, Reused: made.Reused}, nil
 	}
-	out := failure.New(failure.NotReady, "the project was written, but preparing the target %q failed", doc.Target)
-	out.Err = err
+	out := failure.New(failure.NotReady, "the project was written, but preparing the target %q failed", doc.Target).WithCause(err)
 	again := prepareCommand(doc)
 	if in := failure.As(err); in != nil {
 		out.Paths, out.Fields, out.Conditions = in.Paths, in.Fields, in.Conditions

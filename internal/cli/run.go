@@ -198,9 +198,7 @@ func readBounded(from io.Reader, doing string) (json.RawMessage, error) {
 }
 
 func inputError(err error, doing string) error {
-	e := failure.New(failure.InputInvalid, "%s", doing).WithHint("laufwerk run --help")
-	e.Err = err
-	return e
+	return failure.New(failure.InputInvalid, "%s", doing).WithHint("laufwerk run --help").WithCause(err)
 }
 
 const maxInputBytes = 16 << 20

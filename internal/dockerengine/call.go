@@ -54,7 +54,6 @@ func (c *call) useConnection(conn net.Conn) {
 	}
 }
 
-// mayHaveReached says whether a part of the request may have reached the engine.
 func (c *call) mayHaveReached() bool {
 	s := c.sent.Load()
 	return s != nil && s.conn.written.Load() > s.before
@@ -82,7 +81,6 @@ func beginCall(parent context.Context, limit time.Duration) (*call, context.Canc
 	return c, cancel
 }
 
-// watchedTransport is a transport that notes what came of a request in its call.
 type watchedTransport struct{ http.RoundTripper }
 
 func (w watchedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -156,16 +154,13 @@ func (e *Engine) explain(c *call, err error, kind failure.Kind, format string, a
 	case c.status.Load() == 0 && isDialError(c.cause(err)):
 		cause = unreachableError(e.endpoint, c.cause(err))
 	case c.status.Load() == 0 && c.failed.Load() != nil:
-		broken := failure.New(failure.NotReady, "the connection to the engine at %s was interrupted", e.endpoint)
-		broken.Err = c.cause(err)
-		cause = broken
+		cause = failure.New(failure.NotReady, "the connection to the engine at %s was interrupted", e.endpoint).WithCause(c.cause(err))
 	case c.status.Load() >= http.StatusInternalServerError: // it may do better the next time
 		cause = failure.New(failure.NotReady, "%s", bareMessage(err))
 	default: // the client's own refusal
 		cause = errors.New(bareMessage(err))
 	}
-	out := failure.New(kind, format, args...)
-	out.Err = cause
+	out := failure.New(kind, format, args...).WithCause(cause)
 	if inner := failure.As(cause); inner != nil {
 		out.Hint = inner.Hint
 		if kind == failure.Failed {
@@ -213,7 +208,6 @@ func isDialError(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// bareMessage is an error without the client's own preface.
 func bareMessage(err error) string {
 	return strings.ReplaceAll(err.Error(), "Error response from daemon: ", "")
 }
@@ -228,6 +222,5 @@ func unreachableError(e Endpoint, err error) *failure.Error {
 	if errors.Is(err, fs.ErrPermission) {
 		out = failure.New(failure.NotReady, "this user has no permission to connect to the engine at %s", e).WithHint("%s", permissionHint).WithPaths(e.Socket())
 	}
-	out.Err = err
-	return out
+	return out.WithCause(err)
 }

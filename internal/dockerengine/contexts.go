@@ -17,11 +17,8 @@ import (
 
 // config is the directory of Docker's CLI, "" where there is none.
 func (f Finder) config() string {
-	if dir := f.Vars["DOCKER_CONFIG"]; dir != "" {
+	if dir := f.Vars["DOCKER_CONFIG"]; dir != "" || f.Home == "" {
 		return dir
-	}
-	if f.Home == "" {
-		return ""
 	}
 	return filepath.Join(f.Home, ".docker")
 }
@@ -55,10 +52,8 @@ func currentContext(path string) (string, error) {
 		err = json.Unmarshal(b, &config)
 	}
 	if err != nil {
-		out := failure.New(failure.NotReady, "cannot tell the current Docker context from %s", path).
-			WithHint("export DOCKER_HOST=unix:///var/run/docker.sock   # or repair the file").WithPaths(path)
-		out.Err = err
-		return "", out
+		return "", failure.New(failure.NotReady, "cannot tell the current Docker context from %s", path).
+			WithHint("export DOCKER_HOST=unix:///var/run/docker.sock   # or repair the file").WithPaths(path).WithCause(err)
 	}
 	return config.CurrentContext, nil
 }

@@ -1,6 +1,7 @@
 package dockerengine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -69,11 +70,7 @@ func (f Finder) Find() (Endpoint, error) {
 // search tries the sockets that need no configuration. The first that can be used wins; where none can, the first that is
 // there says why.
 func (f Finder) search() (Endpoint, error) {
-	standard := f.standard
-	if standard == "" {
-		standard = defaultSocket
-	}
-	places := []Endpoint{{Host: unixScheme + standard, Origin: "the default socket"}}
+	places := []Endpoint{{Host: unixScheme + cmp.Or(f.standard, defaultSocket), Origin: "the default socket"}}
 	for _, path := range f.rootless() {
 		places = append(places, Endpoint{Host: unixScheme + path, Origin: "the rootless socket"})
 	}
@@ -119,7 +116,6 @@ func (f Finder) rootless() []string {
 	return out
 }
 
-// endpointByName is the endpoint that somebody asked for by name.
 func endpointByName(host, origin string) (Endpoint, error) {
 	e := Endpoint{Host: host, Origin: origin}
 	scheme, rest, ok := strings.Cut(host, "://")
@@ -171,9 +167,7 @@ func maxSocketPath() int {
 func checkUsable(e Endpoint) error {
 	path := e.Socket()
 	fail := func(err error, format string, args ...any) *failure.Error {
-		out := failure.New(failure.NotReady, format, args...).WithPaths(path)
-		out.Err = err
-		return out
+		return failure.New(failure.NotReady, format, args...).WithPaths(path).WithCause(err)
 	}
 	if len(path) > maxSocketPath() {
 		return fail(nil, "%s is too long for a unix socket: %d bytes, at most %d are possible", e, len(path), maxSocketPath()).

@@ -171,15 +171,11 @@ func (e *Engine) explainPing(c *call, err error) error {
 		if tls || strings.Contains(text, `\x15\x03`) {
 			what = "it speaks TLS, which is not used on unix sockets"
 		}
-		out := failure.New(failure.NotReady, "what listens at %s is not a Docker engine's socket: %s", e.endpoint, what).
-			WithHint("export DOCKER_HOST=unix:///var/run/docker.sock   # or another socket of an engine").WithPaths(e.endpoint.Socket())
-		out.Err = c.cause(err)
-		return out
+		return failure.New(failure.NotReady, "what listens at %s is not a Docker engine's socket: %s", e.endpoint, what).
+			WithHint("export DOCKER_HOST=unix:///var/run/docker.sock   # or another socket of an engine").WithPaths(e.endpoint.Socket()).WithCause(c.cause(err))
 	case c.status.Load() != 0:
-		out := failure.New(failure.NotReady, "what listens at %s is not a Docker engine: it answered a ping with HTTP %d", e.endpoint, c.status.Load()).
-			WithPaths(e.endpoint.Socket())
-		out.Err = errors.New(bareMessage(err))
-		return out
+		return failure.New(failure.NotReady, "what listens at %s is not a Docker engine: it answered a ping with HTTP %d", e.endpoint, c.status.Load()).
+			WithPaths(e.endpoint.Socket()).WithCause(errors.New(bareMessage(err)))
 	default:
 		return e.endRead(c, err, "cannot reach the Docker engine")
 	}
@@ -208,10 +204,8 @@ func (e *Engine) Refresh(ctx context.Context) (Facts, error) {
 		return Facts{}, failure.New(failure.NotReady, "the engine at %s does not identify itself: its info has no ID or no root directory", e.endpoint).WithHint("%s", hungHint)
 	}
 	if c.hasAnswer(err, http.StatusBadRequest, "client version") {
-		out := failure.New(failure.NotReady, "the engine at %s speaks API %s and refuses %s, the newest that laufwerk speaks", e.endpoint, e.api, e.client.ClientVersion()).
-			WithHint("upgrade laufwerk")
-		out.Err = errors.New(bareMessage(err))
-		return Facts{}, out
+		return Facts{}, failure.New(failure.NotReady, "the engine at %s speaks API %s and refuses %s, the newest that laufwerk speaks", e.endpoint, e.api, e.client.ClientVersion()).
+			WithHint("upgrade laufwerk").WithCause(errors.New(bareMessage(err)))
 	}
 	if err != nil {
 		return Facts{}, e.explain(c, err, failure.NotReady, "read the identity of the Docker engine at %s", e.endpoint)

@@ -205,6 +205,12 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
+// WithCause sets the cause, which may be nil, and returns e. Unlike Wrap, it takes nothing else over from it.
+func (e *Error) WithCause(err error) *Error {
+	e.Err = err
+	return e
+}
+
 // WithPaths names the paths concerned and returns e.
 func (e *Error) WithPaths(paths ...string) *Error {
 	e.Paths = paths

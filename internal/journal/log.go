@@ -248,9 +248,7 @@ func (j *Journal) writeError(err error, what string) error {
 	if files.NoSpace(err) {
 		what = "the disk of " + j.dir + " is full; " + what
 	}
-	e := failure.New(failure.NotReady, "%s, then the run continues from its last record", what).WithHint("laufwerk resume %s", filepath.Base(j.dir))
-	e.Err = err
-	return e
+	return failure.New(failure.NotReady, "%s, then the run continues from its last record", what).WithHint("laufwerk resume %s", filepath.Base(j.dir)).WithCause(err)
 }
 
 // Appends counts the records that this writer made durable, one fsync each.

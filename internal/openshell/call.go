@@ -46,7 +46,6 @@ type call struct {
 
 type callKey struct{}
 
-// errLimit is the cause of a call's end that its limit brought about.
 var errLimit = errors.New("the call timed out")
 
 // beginCall bounds a call and watches it. The cancel function ends it; it has to be called. The gateway is not told of the limit, nor
@@ -66,7 +65,6 @@ func beginCall(parent context.Context, limit time.Duration) (*call, context.Canc
 	return c, func() { stop(); timer.Stop(); cancel(nil) }
 }
 
-// watch notes in a call what came of its request.
 type watch struct{}
 
 func (watch) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
@@ -145,8 +143,7 @@ func (g *Gateway) explain(c *call, err error, kind failure.Kind, format string, 
 		return nil
 	}
 	cause := g.cause(c, err)
-	out := failure.New(kind, format, args...)
-	out.Err = cause
+	out := failure.New(kind, format, args...).WithCause(cause)
 	if inner := failure.As(cause); inner != nil {
 		out.Hint, out.Paths = inner.Hint, inner.Paths
 		if kind == failure.Failed {
@@ -206,9 +203,7 @@ func (g *Gateway) connectionError(c *call, err error) error {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	fail := func(hint, format string, args ...any) error {
-		out := failure.New(failure.NotReady, format, args...).WithHint("%s", hint)
-		out.Err = errors.New(bareMessage(text))
-		return out
+		return failure.New(failure.NotReady, format, args...).WithHint("%s", hint).WithCause(errors.New(bareMessage(text)))
 	}
 	again := registerCommand(r.Alias) + "   # with the port and the certificates of the gateway"
 	switch {

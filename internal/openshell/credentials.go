@@ -31,10 +31,8 @@ func (i identity) config(host string) *tls.Config {
 // in date, and a pair.
 func readCredentials(alias, dir string) (identity, error) {
 	fail := func(err error, path, format string, args ...any) (identity, error) {
-		out := failure.New(failure.NotReady, "cannot connect to the OpenShell gateway %q: "+format, append([]any{alias}, args...)...).
-			WithHint("%s   # creates its certificates again", registerCommand(alias)).WithPaths(path)
-		out.Err = err
-		return identity{}, out
+		return identity{}, failure.New(failure.NotReady, "cannot connect to the OpenShell gateway %q: "+format, append([]any{alias}, args...)...).
+			WithHint("%s   # creates its certificates again", registerCommand(alias)).WithPaths(path).WithCause(err)
 	}
 	if err := ownFolder(dir, 0o022); errors.Is(err, fs.ErrNotExist) {
 		return fail(nil, dir, "it has no client certificates, the folder %s is missing", dir)
@@ -125,9 +123,7 @@ const maxFile = 1 << 20
 // ownFile is the content of a file of the user's own; one that is missing is fs.ErrNotExist.
 func ownFile(path string, forbidden fs.FileMode) ([]byte, error) {
 	fail := func(err error, format string, args ...any) error {
-		out := failure.New(failure.NotReady, format, args...).WithHint("ls -l %s", failure.Quote(path)).WithPaths(path)
-		out.Err = err
-		return out
+		return failure.New(failure.NotReady, format, args...).WithHint("ls -l %s", failure.Quote(path)).WithPaths(path).WithCause(err)
 	}
 	if link, err := files.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fs.ErrNotExist

@@ -3,6 +3,7 @@
 package openshell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,11 +79,7 @@ func (g *Gateway) readFacts(ctx context.Context) error {
 		names = append(names, d.GetName())
 	}
 	if len(names) != 1 || names[0] != "docker" {
-		has := "none"
-		if len(names) > 0 {
-			has = strings.Join(names, ", ")
-		}
-		return failure.New(failure.NotReady, "%s has to have one driver, docker, and has: %s", g, has).
+		return failure.New(failure.NotReady, "%s has to have one driver, docker, and has: %s", g, cmp.Or(strings.Join(names, ", "), "none")).
 			WithHint("start the gateway with --drivers docker")
 	}
 	g.facts.Driver, g.facts.DriverVersion = names[0], info.GetComputeDrivers()[0].GetCapabilities().GetDriverVersion()
@@ -214,10 +211,8 @@ func dialHere(ctx context.Context, address string) (net.Conn, error) {
 // noGateway explains a first call that brought no gateway's answer.
 func (g *Gateway) noGateway(c *call, err error) error {
 	if c.answered.Load() || status.Code(err) == codes.Unimplemented || strings.Contains(err.Error(), "unexpected HTTP status code") {
-		out := failure.New(failure.NotReady, "what listens at %s is not an OpenShell gateway: it does not know the first call", g.registration.Endpoint).
-			WithHint("%s   # with the port of the gateway", registerCommand(g.registration.Alias))
-		out.Err = errors.New(statusText(err))
-		return out
+		return failure.New(failure.NotReady, "what listens at %s is not an OpenShell gateway: it does not know the first call", g.registration.Endpoint).
+			WithHint("%s   # with the port of the gateway", registerCommand(g.registration.Alias)).WithCause(errors.New(statusText(err)))
 	}
 	return g.endRead(c, err, "cannot reach %s", g)
 }

@@ -1,6 +1,7 @@
 package openshell
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -128,10 +129,8 @@ func (r Registrations) metadata(gateways, alias string) (metadata, error) {
 		return m, err
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
-		out := failure.New(failure.NotReady, "the registration of the OpenShell gateway %q cannot be read: %s is not its JSON", alias, path).
-			WithHint("%s", registerCommand(alias)).WithPaths(path)
-		out.Err = err
-		return m, out
+		return m, failure.New(failure.NotReady, "the registration of the OpenShell gateway %q cannot be read: %s is not its JSON", alias, path).
+			WithHint("%s", registerCommand(alias)).WithPaths(path).WithCause(err)
 	}
 	return m, nil
 }
@@ -150,10 +149,8 @@ func systemOnlyError(alias, path string) error {
 		WithHint("%s", registerCommand(alias)).WithPaths(path)
 }
 
-// shown is how many registered gateways are named at most.
 const shown = 10
 
-// missingError says why an alias has no folder.
 func (r Registrations) missingError(gateways, alias string) error {
 	if path := r.system(alias); files.Exists(path) {
 		return systemOnlyError(alias, path)
@@ -196,17 +193,12 @@ func (m metadata) endpoint(alias, path string) (endpoint, host string, err error
 	case m.Remote || m.RemoteHost != "":
 		return refuse("is registered as a remote one: the folders that laufwerk mounts would be that machine's, not the workspace's")
 	case err != nil || u.Scheme != "https" || u.Hostname() == "" || !validPort(u.Port()) || u.User != nil || u.Opaque != "" || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
-		out := failure.New(failure.NotReady, "the OpenShell gateway %q is registered at %q, which is not https://host:port", alias, m.Endpoint).
+		return "", "", failure.New(failure.NotReady, "the OpenShell gateway %q is registered at %q, which is not https://host:port", alias, m.Endpoint).
 			WithHint("%s", registerCommand(alias)).WithPaths(path)
-		return "", "", out
 	case !loopback(u.Hostname()):
 		return refuse("is registered at %s, which is not this machine's loopback: the folders that laufwerk mounts may be another machine's", m.Endpoint)
 	}
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
-	return "https://" + net.JoinHostPort(u.Hostname(), port), u.Hostname(), nil
+	return "https://" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")), u.Hostname(), nil
 }
 
 // validPort says whether one can be connected to; "" is that of https.

@@ -23,7 +23,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-// imageOptions of the preparation of one image.
 type imageOptions struct {
 	Cache  imagecache.Cache
 	Engine func(ctx context.Context) (*dockerengine.Engine, error)
@@ -43,7 +42,6 @@ type imageOptions struct {
 	Resources targets.Resources
 }
 
-// preparedImage is what is prepared now.
 type preparedImage struct {
 	imagecache.Receipt
 	Manifest string // where the receipt is
@@ -75,7 +73,6 @@ func prepareImage(ctx context.Context, o imageOptions) (preparedImage, error) {
 	return preparedImage{Receipt: r, Manifest: o.Manifest, Reused: reused}, nil
 }
 
-// preparation is the preparation of one image.
 type preparation struct {
 	imageOptions
 	engine      *dockerengine.Engine
@@ -128,10 +125,8 @@ func (p *preparation) pullBase(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return failure.Wrap(context.Cause(ctx), failure.Cancelled, "pull the image %s", p.Image)
 		}
-		e := failure.New(failure.NotReady, "the base image %s is not on the engine, and could not be pulled", p.Image).
-			WithHint("docker pull %s   # with your login for the registry%s", failure.Quote(p.Image), p.afterPull())
-		e.Err = err
-		return e
+		return failure.New(failure.NotReady, "the base image %s is not on the engine, and could not be pulled", p.Image).
+			WithHint("docker pull %s   # with your login for the registry%s", failure.Quote(p.Image), p.afterPull()).WithCause(err)
 	}
 	if err := p.inspectBase(ctx); err != nil {
 		return err
@@ -366,9 +361,7 @@ func (p *preparation) runProgram(ctx context.Context, container string) error {
 		}
 	}
 	printed := strings.TrimSpace(out.String() + errs.String())
-	wrong := failure.New(failure.NotReady, "`%s --version` in the prepared image ended with %d and printed %q instead of %q", program, code, printed, says).WithHint("%s", p.Cache.Prepare)
-	wrong.Err = errUnproved
-	return wrong
+	return failure.New(failure.NotReady, "`%s --version` in the prepared image ended with %d and printed %q instead of %q", program, code, printed, says).WithHint("%s", p.Cache.Prepare).WithCause(errUnproved)
 }
 
 type limitedWriter struct {

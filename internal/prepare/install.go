@@ -78,7 +78,6 @@ func (s installSettings) env(work string) []string {
 	return out
 }
 
-// installer installs into one container.
 type installer struct {
 	*preparation
 	container string
@@ -215,7 +214,6 @@ func (in installer) installPNPM(ctx context.Context) ([]string, error) {
 
 var certificateFailure = lazyregexp.Regexp{Pattern: `SELF_SIGNED_CERT|UNABLE_TO_(GET_ISSUER|VERIFY)|certificate`}
 
-// run runs a command of the installation to its end.
 func (in installer) run(ctx context.Context, what, dir string, argv []string) error {
 	out := &installOutput{log: in.log, stream: in.secrets.Stream(), say: in.Say}
 	_, _ = fmt.Fprintf(in.log, "$ %s\n", strings.Join(argv, " "))
@@ -341,7 +339,6 @@ func isPortable(name string) bool {
 	return strings.HasPrefix(name, "@") && strings.HasSuffix(name, ":registry")
 }
 
-// readSetting reads the file that a flag or variable names.
 func readSetting(name, path string) ([]byte, error) {
 	info, err := files.Stat(path)
 	switch {
@@ -355,7 +352,5 @@ func readSetting(name, path string) ([]byte, error) {
 			return b, nil
 		}
 	}
-	e := failure.New(failure.InputInvalid, "%s: %s cannot be read", name, path).WithPaths(path)
-	e.Err = err
-	return nil, e
+	return nil, failure.New(failure.InputInvalid, "%s: %s cannot be read", name, path).WithPaths(path).WithCause(err)
 }

@@ -143,13 +143,10 @@ func Local(ctx context.Context, o LocalOptions) (LocalResult, error) {
 	return o.result(r, false), nil
 }
 
-// recordOwn records an own binary.
 func (o LocalOptions) recordOwn(ctx context.Context) (LocalResult, error) {
 	name := o.Program.Name()
 	wrong := func(err error, format string, args ...any) error {
-		e := failure.New(failure.InputInvalid, format, args...).WithPaths(o.Binary).WithHint("laufwerk prepare local")
-		e.Err = err
-		return e
+		return failure.New(failure.InputInvalid, format, args...).WithPaths(o.Binary).WithHint("laufwerk prepare local").WithCause(err)
 	}
 	info, err := files.Stat(o.Binary)
 	switch {
@@ -199,7 +196,6 @@ func (o LocalOptions) result(r agent.Receipt, reused bool) LocalResult {
 	}
 }
 
-// installed is the receipt of the program as it is installed now.
 func (o LocalOptions) installed() (agent.Receipt, error) {
 	return agent.ReadInstalled(o.Home.Dir(), o.Program, "")
 }

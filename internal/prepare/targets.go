@@ -184,10 +184,8 @@ func baseOf(manifest string) (string, error) {
 	if err == nil && r.Base.Name != "" {
 		return r.Base.Name, nil
 	}
-	e := failure.New(failure.NotReady, "nothing says what the prepared image of the manifest %s was made from", manifest).WithPaths(manifest).
-		WithHint("%s", makeManifest)
-	e.Err = err
-	return "", e
+	return "", failure.New(failure.NotReady, "nothing says what the prepared image of the manifest %s was made from", manifest).WithPaths(manifest).
+		WithHint("%s", makeManifest).WithCause(err)
 }
 
 // probe makes a sandbox of a target and gives it up, unless something is missing for that which is made elsewhere.

@@ -232,10 +232,8 @@ func (o OpenShellOptions) provider(ctx context.Context, there *wire.Provider) (P
 		}
 		return Provider{Name: out.Name, Type: out.Type, Done: Kept, Keys: slices.Sorted(maps.Keys(now.GetCredentials()))}, nil
 	case done == resource.Unknown:
-		lost := failure.New(failure.OutcomeUnknown, "it is not known whether the gateway %q received the values of the provider %q", o.Gateway.Registration().Alias, o.Provider).
-			WithHint("laufwerk provision openshell --rotate   # sends them again, which is safe")
-		lost.Err = err
-		return out, lost
+		return out, failure.New(failure.OutcomeUnknown, "it is not known whether the gateway %q received the values of the provider %q", o.Gateway.Registration().Alias, o.Provider).
+			WithHint("laufwerk provision openshell --rotate   # sends them again, which is safe").WithCause(err)
 	}
 	return out, err
 }

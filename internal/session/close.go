@@ -34,9 +34,7 @@ func (m *Manager) close(ctx context.Context, key string) error {
 		return err
 	default:
 		if err := m.release(ctx, s.claim); err != nil {
-			e := failure.New(failure.CloseFailed, "the session %q could not be closed", key)
-			e.Err = err
-			return e.WithHint("laufwerk cleanup %s", m.Run)
+			return failure.New(failure.CloseFailed, "the session %q could not be closed", key).WithCause(err).WithHint("laufwerk cleanup %s", m.Run)
 		}
 	}
 	if err := m.Driver.DropLocks(ctx, s.claim); err != nil {

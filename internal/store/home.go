@@ -108,8 +108,7 @@ func checkOwner(path string, st fs.FileInfo) error {
 
 // homeError gives what went wrong in the home its sentence and the way out.
 func homeError(path string, err error) error {
-	e := failure.New(failure.HomeInvalid, "%s cannot be used", path).WithPaths(path)
-	e.Err = err
+	e := failure.New(failure.HomeInvalid, "%s cannot be used", path).WithPaths(path).WithCause(err)
 	switch {
 	case files.NoSpace(err):
 		e.Message = "the file system of " + path + " is full; free some space there, and repeat the command"

@@ -74,10 +74,8 @@ func lostError(path string, err error) error {
 	case errors.Is(err, safefs.ErrRootReplaced):
 		why = "it was replaced by another directory"
 	}
-	f := failure.New(failure.WorkspaceLost, "the workspace %s is lost: %s", redact.Line(path), why).WithPaths(path).
-		WithHint("laufwerk cleanup RUN --discard-changes")
-	f.Err = err
-	return f
+	return failure.New(failure.WorkspaceLost, "the workspace %s is lost: %s", redact.Line(path), why).WithPaths(path).
+		WithHint("laufwerk cleanup RUN --discard-changes").WithCause(err)
 }
 
 // ScanOptions say what counts as a workspace's content.
@@ -263,10 +261,8 @@ func (s *scan) unreadable(path string, info safefs.Info, err error) error {
 }
 
 func busyError(path string, err error) error {
-	f := failure.New(failure.WorkspaceBusy, "%s changed while it was read: something still writes into the workspace", redact.Line(path)).
-		WithPaths(path).WithHint("end the process that writes there, then run the command again")
-	f.Err = err
-	return f
+	return failure.New(failure.WorkspaceBusy, "%s changed while it was read: something still writes into the workspace", redact.Line(path)).
+		WithPaths(path).WithHint("end the process that writes there, then run the command again").WithCause(err)
 }
 
 func (s *scan) hash(c *safefs.Copier, e *Entry) error {

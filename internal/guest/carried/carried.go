@@ -158,8 +158,7 @@ func (p Programs) cannot(path string, err error) error {
 	if f := failure.As(err); f != nil {
 		return err
 	}
-	e := failure.New(failure.HomeInvalid, "laufwerk's program for the engine's containers cannot be unpacked to %s", path).WithPaths(path)
-	e.Err = err
+	e := failure.New(failure.HomeInvalid, "laufwerk's program for the engine's containers cannot be unpacked to %s", path).WithPaths(path).WithCause(err)
 	if info, lerr := files.Lstat(path); lerr == nil && !info.Mode().IsRegular() {
 		return e.WithHint("mv %s %s", failure.Quote(path), failure.Quote(path+".other"))
 	}
