@@ -123,18 +123,28 @@ func (d *Driver) create(ctx context.Context, c Claim, r resource.Manager) (Claim
 	crash.Point("claims/before-create")
 	res := r.Create(ctx, c.Intent)
 	crash.Point("claims/after-create")
-	switch res.Outcome {
-	case resource.Done:
-		return d.recordAllocated(ctx, c, res)
-	case resource.NotDone:
-		return d.recordRejection(ctx, c, res)
-	default:
-		c, err := d.applyEvent(ctx, c.ID, OutcomeLost, d.withEvidence("creating: "+describeOutcome(res.Outcome, res.Err), res.Resource, res.Evidence...))
-		if err != nil {
-			return d.checkConcurrentChange(ctx, c, err)
-		}
+	c, lost, err := d.recordOutcome(ctx, c, res)
+	if lost {
 		return d.resolveForAllocation(ctx, c, r)
 	}
+	return c, err
+}
+
+// recordOutcome records what came of a create. lost says that nobody knows it, which is recorded then, without a failure.
+func (d *Driver) recordOutcome(ctx context.Context, c Claim, res resource.Result) (_ Claim, lost bool, err error) {
+	switch res.Outcome {
+	case resource.Done:
+		c, err = d.recordAllocated(ctx, c, res)
+	case resource.NotDone:
+		c, err = d.recordRejection(ctx, c, res)
+	default:
+		c, err = d.applyEvent(ctx, c.ID, OutcomeLost, d.withEvidence("creating: "+describeOutcome(res.Outcome, res.Err), res.Resource, res.Evidence...))
+		if err == nil {
+			return c, true, nil
+		}
+		c, err = d.checkConcurrentChange(ctx, c, err)
+	}
+	return c, false, err
 }
 
 // resolveForAllocation resolves an earlier attempt, and creates the resource again where that attempt certainly created nothing.
@@ -143,11 +153,8 @@ func (d *Driver) resolveForAllocation(ctx context.Context, c Claim, r resource.M
 	if err != nil {
 		return c, unknownOutcomeError(c, err)
 	}
-	switch res.Outcome {
-	case resource.Done:
-		return d.recordAllocated(ctx, c, res)
-	case resource.NotDone:
-		c, err := d.applyEvent(ctx, c.ID, Retried, func(c *Claim) {
+	if res.Outcome == resource.NotDone {
+		c, err = d.applyEvent(ctx, c.ID, Retried, func(c *Claim) {
 			d.withEvidence("resolving: "+describeOutcome(res.Outcome, res.Err), "", res.Evidence...)(c)
 			c.Attempts++
 			c.Intent.Resource = "" // of an earlier attempt
@@ -159,21 +166,14 @@ func (d *Driver) resolveForAllocation(ctx context.Context, c Claim, r resource.M
 			return d.create(ctx, c, r) // which records the failure of ctx without a call
 		}
 		crash.Point("claims/before-create-again")
-		again := r.Create(ctx, c.Intent)
+		res = r.Create(ctx, c.Intent)
 		crash.Point("claims/after-create-again")
-		switch again.Outcome {
-		case resource.Done:
-			return d.recordAllocated(ctx, c, again)
-		case resource.NotDone:
-			return d.recordRejection(ctx, c, again)
-		}
-		res = again
 	}
-	lost, err := d.applyEvent(ctx, c.ID, OutcomeLost, d.withEvidence("creating: "+describeOutcome(res.Outcome, res.Err), res.Resource, res.Evidence...))
-	if err != nil {
-		return d.checkConcurrentChange(ctx, lost, err)
+	c, lost, err := d.recordOutcome(ctx, c, res)
+	if lost {
+		err = unknownOutcomeError(c, res.Err)
 	}
-	return lost, unknownOutcomeError(lost, res.Err)
+	return c, err
 }
 
 // resolveCreate asks the provider for the outcome of a create.
@@ -244,10 +244,8 @@ func unknownOutcomeError(c Claim, err error) error {
 	if cause, ok := errors.AsType[*failure.Error](err); ok && cause.Hint != "" { // what is not seen now may never be
 		hint += "\n" + cause.Hint
 	}
-	e := failure.New(failure.OutcomeUnknown, "it is not known whether the %s was made", c.name()).
-		WithHint("%s", hint).WithField("claim", c.ID).WithField("state", c.State)
-	e.Err = err
-	return e
+	return failure.New(failure.OutcomeUnknown, "it is not known whether the %s was made", c.name()).
+		WithHint("%s", hint).WithField("claim", c.ID).WithField("state", c.State).WithCause(err)
 }
 
 func resumeHint(c Claim) string {

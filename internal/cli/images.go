@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -24,27 +26,22 @@ type imagesOptions struct {
 	DryRun bool
 }
 
-func (o *imagesOptions) addFlags(cmd *cobra.Command) {
+// complete gives a command what both have: the flag of the cache, and its check before run.
+func (o *imagesOptions) complete(cmd *cobra.Command, run func(context.Context, *imagesOptions) error) *cobra.Command {
 	cmd.Flags().StringVar(&o.Cache, "cache-directory", "", "use the image cache in `DIR` alone (default: the image caches in $LAUFWERK_HOME/images)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("cache-directory") && o.Cache == "" {
+			return usageError(cmd, "--cache-directory is empty")
+		}
+		if o.Cache != "" {
+			o.Cache = o.Path(o.Cache)
+		}
+		return run(cmd.Context(), o)
+	}
+	return cmd
 }
 
-func (o *imagesOptions) checkFlags(cmd *cobra.Command) error {
-	if cmd.Flags().Changed("cache-directory") && o.Cache == "" {
-		return usageError(cmd, "--cache-directory is empty")
-	}
-	if o.Cache != "" {
-		o.Cache = o.Path(o.Cache)
-	}
-	return nil
-}
-
-// name is what people know an image by.
-func imageName(i imagecache.Image) string {
-	if i.Tag != "" {
-		return i.Tag
-	}
-	return i.ID
-}
+func imageName(i imagecache.Image) string { return cmp.Or(i.Tag, i.ID) }
 
 func imageSize(bytes int64) string {
 	if bytes == 0 {
@@ -60,7 +57,6 @@ func imageTime(t time.Time) string {
 	return t.Local().Format(time.DateTime)
 }
 
-// needed names what keeps an image.
 func imageUsers(i imagecache.Image) string {
 	by := append([]string{}, i.Claims...)
 	for _, r := range i.Receipts {

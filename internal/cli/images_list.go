@@ -11,7 +11,7 @@ import (
 
 func newImagesList(d *Deps) *cobra.Command {
 	o := &imagesOptions{Deps: d}
-	cmd := &cobra.Command{
+	return o.complete(&cobra.Command{
 		Use:   "list",
 		Short: "List prepared images, with the receipts and claims that need them",
 		Long: `List the prepared images of the engine, with the receipts that name them and the claims whose containers are made from
@@ -19,15 +19,7 @@ them. The state of an image is current, or stale (its receipt is for another ver
 it, but the engine does not have it), unused (laufwerk images prune removes it), unsure (a receipt that cannot be read may
 name it), or foreign (it belongs to another image cache).`,
 		Example: "$ laufwerk images list\n$ laufwerk images list --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.checkFlags(cmd); err != nil {
-				return err
-			}
-			return runImagesList(cmd.Context(), o)
-		},
-	}
-	o.addFlags(cmd)
-	return cmd
+	}, runImagesList)
 }
 
 type imagesListDocument struct {

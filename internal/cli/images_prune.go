@@ -18,16 +18,9 @@ func newImagesPrune(d *Deps) *cobra.Command {
 other base images. An image that is being prepared, that a container uses, or that has another name too is kept. Base images
 and the images of other image caches are not touched.`,
 		Example: "$ laufwerk images prune --dry-run\n$ laufwerk images prune",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.checkFlags(cmd); err != nil {
-				return err
-			}
-			return runImagesPrune(cmd.Context(), o)
-		},
 	}
-	o.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only list what would be removed")
-	return cmd
+	return o.complete(cmd, runImagesPrune)
 }
 
 type imagesPruneDocument struct {

@@ -85,9 +85,15 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 	seen := resourceIDs(d.Listed)
 	finish := context.WithoutCancel(ctx) // what was asked for is observed
 	var mute atomic.Int32                // how many in a row had no answer: an engine that hangs is not asked a hundred times
-	var removals errgroup.Group
-	removals.SetLimit(d.Parallel)
-	remove := func(i int) {
+	each := func(do func(i int)) {
+		var all errgroup.Group
+		all.SetLimit(d.Parallel)
+		for i := range d.Intents {
+			all.Go(func() error { do(i); return nil })
+		}
+		_ = all.Wait()
+	}
+	each(func(i int) {
 		id := d.Intents[i].Resource
 		switch {
 		case !seen[id]:
@@ -109,16 +115,10 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 			mute.Store(0)
 		}
 		out[i].Result = resource.Result{Outcome: done, Resource: id, Err: err, Evidence: Container{Now: d.Now}.evidence("removing %s: %s", id, done)}
-	}
-	for i := range d.Intents {
-		removals.Go(func() error { remove(i); return nil })
-	}
-	_ = removals.Wait()
+	})
 	left, err := list(finish, e, d.Intents[0])
 	seen = resourceIDs(left)
-	var looks errgroup.Group
-	looks.SetLimit(d.Parallel)
-	inspect := func(i int) {
+	each(func(i int) {
 		in, c := d.Intents[i], Container{Now: d.Now}
 		o := &out[i].Observation
 		switch {
@@ -138,11 +138,7 @@ func DeleteAll(ctx context.Context, e *dockerengine.Engine, d Deletions) []resou
 		if o.Presence == resource.Absent {
 			d.Absent(finish, in, &out[i])
 		}
-	}
-	for i := range d.Intents {
-		looks.Go(func() error { inspect(i); return nil })
-	}
-	_ = looks.Wait()
+	})
 	return out
 }
 
