@@ -32,7 +32,6 @@ func (e *engines) at(ctx context.Context, host string) (*dockerengine.Engine, er
 	})
 }
 
-// host is where the settings lead to.
 func (e *engines) host() (string, error) {
 	if e == nil {
 		return "", nil
@@ -41,7 +40,6 @@ func (e *engines) host() (string, error) {
 	return at.Host, err
 }
 
-// newEngines finds engines by the environment and the setting docker.host.
 func newEngines(env *system.Env, set *settings.Settings) *engines {
 	return &engines{find: dockerengine.Finder{Vars: env.Vars, Home: env.Home(), Setting: set.Text(settings.DockerHost), UID: system.UID()}.Find}
 }

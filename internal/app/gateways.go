@@ -14,12 +14,10 @@ type gateways struct {
 	kept keeper[*openshell.Gateway]
 }
 
-// newGateways finds the gateways that the user has registered.
 func newGateways(env *system.Env) *gateways {
 	return &gateways{find: openshell.Registrations{Vars: env.Vars, Home: env.Home()}.Find}
 }
 
-// at is the gateway that is registered under an alias.
 func (g *gateways) at(ctx context.Context, alias string) (*openshell.Gateway, error) {
 	r, err := g.find(alias)
 	if err != nil {

@@ -28,10 +28,8 @@ func programs(env *system.Env) agent.Programs {
 	return append(list, command.New(env.Vars, list.APIKeys()...))
 }
 
-// imageKinds are the kinds of targets whose sessions start from prepared images.
 func imageKinds() []imagecache.Kind { return []imagecache.Kind{docker.Images(), openshell.Images()} }
 
-// parts are the providers and agent programs of this build.
 type parts struct {
 	providers map[string]providers.Provider
 	programs  agent.Programs
@@ -61,7 +59,6 @@ func (p parts) provider(kind string) (providers.Provider, bool) {
 	return one, ok
 }
 
-// isolate is the child that evaluates TypeScript.
 func isolate(_ []string, env *system.Env) int {
 	return script.Main(env, env.In, env.Out, newParts(env, "", nil))
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system"
 )
 
-// preparations prepare what targets of this build's providers need.
 func preparations(d *cli.Deps) *prepare.Service {
 	open := opens(d)
 	return &prepare.Service{

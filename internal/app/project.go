@@ -17,7 +17,6 @@ import (
 // TypeScript is evaluated.
 type projects struct{ d *cli.Deps }
 
-// runner evaluates TypeScript within the limits that the settings give.
 func runner(d *cli.Deps, s *settings.Settings) *script.Runner {
 	memory := s.Bytes(settings.ScriptMemory)
 	return &script.Runner{

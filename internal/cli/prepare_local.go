@@ -49,7 +49,6 @@ installation that was killed is continued.`, titles),
 	return cmd
 }
 
-// installedTitles are the agent programs that can be installed, in words.
 func (d *Deps) installedTitles() string {
 	var out []string
 	for _, p := range d.Programs.Installable() {

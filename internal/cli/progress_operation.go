@@ -37,7 +37,6 @@ func parseOperationID(id string) operationID {
 	return o
 }
 
-// describe returns the name of the operation as people read it.
 func (o operationID) describe() string {
 	within := func(verb string) string {
 		if o.scope == "" {
@@ -81,7 +80,6 @@ func (o operationID) describe() string {
 	}
 }
 
-// mayTakeLong says whether such operations usually take long.
 func (o operationID) mayTakeLong() bool {
 	switch o.op {
 	case protocol.OpSessionAsk, protocol.OpSessionRun, protocol.OpSessionExec, protocol.OpHostExec, protocol.OpClockSleep:

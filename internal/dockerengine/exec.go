@@ -169,7 +169,6 @@ func (c Command) name() string {
 	return c.Argv[0]
 }
 
-// streamCutError is a stream that was not read to its end.
 func streamCutError(ctx context.Context, err error, cmd Command) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -56,7 +56,6 @@ func (c Cache) madeFile(fingerprint string) string {
 	return filepath.Join(c.Dir, "made", short(fingerprint)+".json")
 }
 
-// stale is the failure of a receipt that cannot be used.
 func (c Cache) stale(path, format string, args ...any) *failure.Error {
 	return failure.New(failure.NotReady, format, args...).WithPaths(path).WithHint("%s", c.Prepare)
 }
@@ -137,7 +136,6 @@ type publishedPath struct {
 	Path string `json:"path"`
 }
 
-// published says whether a receipt is at a path already.
 func (c Cache) published(r Receipt, path string) bool {
 	var there Receipt
 	if files.ReadJSON(path, &there) != nil || !there.equal(r) {
@@ -180,7 +178,6 @@ func (r Receipt) equal(o Receipt) bool {
 	return at && r == o
 }
 
-// storedReceipt is a receipt where it lies.
 type storedReceipt struct {
 	Path    string
 	Receipt Receipt

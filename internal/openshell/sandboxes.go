@@ -82,7 +82,6 @@ func (g *Gateway) List(ctx context.Context, labels map[string]string) ([]*wire.S
 	return nil, failure.New(failure.NotReady, "list the sandboxes of laufwerk: they change faster than %s lists them", g)
 }
 
-// listPages goes through the pages once.
 func (g *Gateway) listPages(ctx context.Context, labels map[string]string) (found []*wire.Sandbox, whole bool, err error) {
 	c, cancel := beginCall(ctx, g.limits.query)
 	defer cancel()

@@ -108,12 +108,10 @@ func (s *Service) manifestArguments(root string, args json.RawMessage) (path, ba
 	return s.path(path, root), base, nil
 }
 
-// path is a path that an option names.
 func (s *Service) path(option, root string) string {
 	return imagecache.Path(option, root, s.UserHome)
 }
 
-// scriptImage prepares the image that a script asks for.
 func (s *Service) scriptImage(ctx context.Context, root string, args json.RawMessage, known ...string) (preparedImage, error) {
 	fields, err := options.Fields("", args, known...)
 	if err != nil {

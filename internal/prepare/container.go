@@ -41,10 +41,8 @@ const (
 // root is who installs. It has no capabilities.
 const root = "0:0"
 
-// purpose is what a container is for.
 type purpose string
 
-// The purposes.
 const (
 	toInstall purpose = "install" // the program is installed in it
 	toProve   purpose = "prove"   // a new image is tried in it, as a session would use it
@@ -202,7 +200,6 @@ func (s containerSpec) clear(ctx context.Context) error {
 	return err
 }
 
-// want is the container.
 func (s containerSpec) want() owned.ContainerSpec {
 	host := owned.HardenedHostConfig(s.Resources)
 	host.NetworkMode, host.UsernsMode = container.NetworkMode(s.Network), container.UsernsMode(s.UserNS)
@@ -313,7 +310,6 @@ func (p *preparation) sweepContainers(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// startTime bounds the start of a container's first process.
 const startTime = 2 * time.Minute
 
 // start starts a container and waits until its first process runs. Where it has a directory, that proves that the engine sees

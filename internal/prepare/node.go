@@ -17,7 +17,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/system/process"
 )
 
-// leastNode is the major version of Node.js that is needed.
 const leastNode = 22
 
 // toolTime bounds a program that only prints its version.

@@ -51,7 +51,6 @@ type Opened struct {
 	Binary func(ctx context.Context, platform string) (string, error)
 }
 
-// kind is the kind of targets with a name, if their images can be prepared.
 func (s *Service) kind(name string) (imagecache.Kind, bool) {
 	for _, k := range s.Kinds {
 		if k.Name == name {
@@ -123,7 +122,6 @@ func (s *Service) caches(directory, home string) imagecache.Caches {
 	return out
 }
 
-// usedImages says which claims need an image.
 func (o Opened) usedImages(ctx context.Context) (map[string][]string, error) {
 	list, err := o.Claims.List(ctx, claims.Filter{Outstanding: true})
 	out := map[string][]string{}

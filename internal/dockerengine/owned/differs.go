@@ -1,6 +1,7 @@
 package owned
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func comparisons(got container.InspectResponse, w ContainerSpec, in resource.Int
 		{"the user namespace", string(h.UsernsMode), string(wh.UsernsMode)},
 		{"the list of devices", show(len(h.Devices) + len(h.DeviceRequests)), show(len(wh.Devices) + len(wh.DeviceRequests))},
 		{"the list of published ports", show(len(h.PortBindings)), show(len(wh.PortBindings))},
-		{"the restart policy", restartPolicy(h.RestartPolicy), restartPolicy(wh.RestartPolicy)},
+		{"the restart policy", string(cmp.Or(h.RestartPolicy.Name, "no")), string(cmp.Or(wh.RestartPolicy.Name, "no"))},
 		{"removing it at its end", show(h.AutoRemove), show(wh.AutoRemove)},
 	}
 	if wc.Entrypoint != nil { // else the image's counts
@@ -70,7 +71,6 @@ func comparisons(got container.InspectResponse, w ContainerSpec, in resource.Int
 	return out
 }
 
-// mounts compares the mounts that the container has with those that were wanted.
 func mounts(got container.InspectResponse, wanted *container.HostConfig) string {
 	asked := map[string]mount.Mount{}
 	for _, m := range got.HostConfig.Mounts {
@@ -115,13 +115,6 @@ func pids(n *int64) string {
 		return "none"
 	}
 	return fmt.Sprint(*n)
-}
-
-func restartPolicy(p container.RestartPolicy) string {
-	if p.Name == "" {
-		return "no"
-	}
-	return string(p.Name)
 }
 
 // capabilities is a list of them; engines write them with and without CAP_.

@@ -1,6 +1,7 @@
 package owned
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/laufwerk/laufwerk/internal/resource"
 )
 
-// lookup is what one look brought.
 type lookup struct {
 	presence  resource.Presence
 	container container.InspectResponse
@@ -22,10 +22,7 @@ type lookup struct {
 
 // find looks for the intent's container: by its id where that is known, which decides alone, else by its name.
 func (c Container) find(ctx context.Context, e *dockerengine.Engine, in resource.Intent) lookup {
-	by := in.Resource
-	if by == "" {
-		by = in.Name
-	}
+	by := cmp.Or(in.Resource, in.Name)
 	got, presence, err := e.Inspect(ctx, by)
 	switch {
 	case presence == resource.Absent:

@@ -48,14 +48,11 @@ type ContainerSpec struct {
 	Host   *container.HostConfig
 }
 
-// config is the wanted configuration, made from the image's id and with our labels.
 func (c Container) config(in resource.Intent, w ContainerSpec) *container.Config {
 	out := *w.Config
 	out.Image = c.Image
-	out.Labels = maps.Clone(out.Labels)
-	if out.Labels == nil {
-		out.Labels = map[string]string{}
-	}
+	out.Labels = map[string]string{}
+	maps.Copy(out.Labels, w.Config.Labels)
 	maps.Copy(out.Labels, labels(in))
 	return &out
 }

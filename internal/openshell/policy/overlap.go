@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,6 @@ type trait struct {
 	of   func(*wire.NetworkEndpoint) string
 }
 
-// connection are the traits of a connection.
 func connection() []trait {
 	return []trait{
 		{"protocol", func(e *wire.NetworkEndpoint) string { // a connection that no proxy is asked for, or one that is
@@ -60,12 +60,7 @@ func handling(a, b *wire.NetworkEndpoint) []trait {
 		{"signingRegion", (*wire.NetworkEndpoint).GetSigningRegion},
 		{"credentialBinding.provider", func(e *wire.NetworkEndpoint) string { return e.GetCredentialBinding().GetProvider() }},
 	}
-	limit := func(n uint32) string {
-		if n == 0 {
-			n = 64 << 10
-		}
-		return fmt.Sprint(n)
-	}
+	limit := func(n uint32) string { return fmt.Sprint(cmp.Or(n, 64<<10)) }
 	if a.GetProtocol() != b.GetProtocol() {
 		return list
 	}

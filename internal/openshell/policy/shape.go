@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -66,10 +67,7 @@ func withoutTypeName(path string, raw json.RawMessage, message string, known []s
 			}
 			continue
 		}
-		meant := camel(name)
-		if other := nameHere(name); other != "" {
-			meant = other
-		}
+		meant := cmp.Or(nameHere(name), camel(name))
 		if !slices.Contains(known, name) && meant != name && slices.Contains(known, strings.Split(meant, ".")[0]) {
 			return nil, options.Invalid(member(path, name), "there is no such option: it is `%s` here, as in OpenShell's TypeScript SDK", meant)
 		}
