@@ -283,17 +283,20 @@ func (w *workspaces) bind(id, digest, kind string, answer json.RawMessage) {
 	}
 }
 
-type workspaceArgs struct {
-	Workspace string   `json:"workspace"`
-	Allow     []string `json:"allow"`
+// opened is the workspace that an operation is about, and what it is allowed to write.
+func (w *workspaces) opened(op *Op) (o *openedWorkspace, allow []string, err error) {
+	a, err := decode[struct {
+		Workspace string   `json:"workspace"`
+		Allow     []string `json:"allow"`
+	}](op)
+	if err == nil {
+		o, err = w.find(a.Workspace)
+	}
+	return o, a.Allow, err
 }
 
 func (w *workspaces) diff(ctx context.Context, op *Op) (any, any, error) {
-	a, err := decode[workspaceArgs](op)
-	if err != nil {
-		return nil, nil, err
-	}
-	o, err := w.find(a.Workspace)
+	o, _, err := w.opened(op)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -316,16 +319,12 @@ type writeBackStart struct {
 }
 
 func (w *workspaces) writeBack(ctx context.Context, op *Op) (any, any, error) {
-	a, err := decode[workspaceArgs](op)
-	if err != nil {
-		return nil, nil, err
-	}
-	o, err := w.find(a.Workspace)
+	o, allow, err := w.opened(op)
 	if err != nil {
 		return nil, nil, err
 	}
 	at := writeBackStart{Dir: filepath.Join("writebacks", operationFolder(op.ID))}
-	f, err := w.apply(ctx, op, o, a.Allow, &at)
+	f, err := w.apply(ctx, op, o, allow, &at)
 	if err != nil {
 		return nil, nil, err
 	}

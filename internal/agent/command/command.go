@@ -122,12 +122,12 @@ type request struct {
 }
 
 // Turn says what to run. The program's own graceful stop is what a terminal sends it: SIGINT.
-func (h *Program) Turn(t agent.Turn) (agent.Command, error) {
+func (p *Program) Turn(t agent.Turn) (agent.Command, error) {
 	c, err := parse(t.Options)
 	if err != nil {
 		return agent.Command{}, err
 	}
-	env, err := c.Env.Resolve(h.host)
+	env, err := c.Env.Resolve(p.host)
 	if err != nil {
 		return agent.Command{}, failure.Wrap(err, failure.NotReady, "start %s", c.Command[0])
 	}
