@@ -24,6 +24,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/build"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 
@@ -95,7 +96,8 @@ func (w *imageFixture) clear() {
 	for _, i := range w.images() {
 		for _, name := range append(slices.DeleteFunc(i.RepoTags, func(s string) bool { return s == "<none>:<none>" }), i.ID) {
 			if _, err := w.client().ImageRemove(w.ctx(), name, image.RemoveOptions{Force: true, PruneChildren: true}); err != nil && !errdefs.IsNotFound(err) {
-				w.t.Errorf("remove %s: %v", name, err)
+				users, _ := w.client().ContainerList(w.ctx(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("ancestor", i.ID))})
+				w.t.Errorf("remove %s: %v; containers that use it: %+v", name, err, users)
 			}
 		}
 	}

@@ -92,7 +92,9 @@ func (w *imageFixture) shell(image, script string) string {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
-		_ = c.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		if err := c.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}); err != nil {
+			w.t.Errorf("remove the container of a script: %v", err)
+		}
 	})
 	ended, failed := c.ContainerWait(w.ctx(), made.ID, container.WaitConditionNextExit)
 	if err := c.ContainerStart(w.ctx(), made.ID, container.StartOptions{}); err != nil {

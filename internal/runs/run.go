@@ -202,7 +202,7 @@ func (s *Service) observeState(r Run) Run {
 		if _, live := s.Worker(r.ID); !live {
 			r.State = Interrupted
 			if r.Reason == "" {
-				r.Reason = "its worker process no longer exists"
+				r.Reason = "its worker is gone"
 			}
 		}
 	}

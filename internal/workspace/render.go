@@ -154,7 +154,7 @@ func (f *Freeze) content(c Change, room bool) (string, error) {
 		if isBinary(after) && !c.RunsOnHost {
 			return summary("binary, and the source no longer has what was there before"), nil
 		}
-		return head + "(the source no longer has what was there before; this is the whole new content)\n" + prefixLines("+", after), nil
+		return head + "(the source no longer holds what was there before; this is the whole new content)\n" + prefixLines("+", after), nil
 	}
 	if err != nil {
 		return "", failure.New(failure.StoreInvalid, "the content of %s before cannot be shown: %v", path, err).WithHint("laufwerk resume RUN")

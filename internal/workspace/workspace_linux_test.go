@@ -620,7 +620,7 @@ func TestFreeze(t *testing.T) {
 	for _, want := range []string{
 		"Runs on this host (2 paths):\n  added    .gitattributes  [git configuration]\n  added    Makefile  [build script]\n",
 		"Other changes (6 paths):\n", `bad\xffname\n`, "-two\n+2\n", "-bye\n", `\x1b[2J\u202e`, "(not shown: binary; before: 7 bytes, sha256 ",
-		"(the source no longer has what was there before; this is the whole new content)\n+after\n", `link to ../outside\x1b`, "\\ No newline at end of file",
+		"(the source no longer holds what was there before; this is the whole new content)\n+after\n", `link to ../outside\x1b`, "\\ No newline at end of file",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in\n%s", want, text)

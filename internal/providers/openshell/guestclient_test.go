@@ -212,7 +212,7 @@ func TestSandboxRunsCommands(t *testing.T) {
 	sum := sha256.Sum256(input)
 	for try, inParts := 1, false; !inParts; try++ { // on a busy machine one may stand by late, and be there once more
 		name := fmt.Sprintf("large-%d", try)
-		large := specOf(in, sb, name, "bash", "-c", "sha256sum | cut -c1-64; ls /dev/shm/laufwerk/input/parts")
+		large := specOf(in, sb, name, "bash", "-c", "sha256sum | cut -c1-64; ls /dev/shm/laufwerk/input/"+name)
 		large.Stdin = input
 		p, err := supervise.Start(bounded(t), sb.Launcher(), ops(t, in, name), large)
 		must(t, err)
