@@ -23,7 +23,8 @@ import (
 	"github.com/laufwerk/laufwerk/internal/targets"
 )
 
-type imageOptions struct {
+// preparation prepares one image.
+type preparation struct {
 	Cache  imagecache.Cache
 	Engine func(ctx context.Context) (*dockerengine.Engine, error)
 	Claims *claims.Driver // knows Containers for claims.KindPreparation and ContainerProvider
@@ -40,6 +41,11 @@ type imageOptions struct {
 	Settings  installSettings
 	Network   string // of the installation; "" is the engine's bridge
 	Resources targets.Resources
+
+	engine      *dockerengine.Engine
+	base        image.InspectResponse // no ID: not on the engine
+	recipe      imagecache.Recipe
+	fingerprint string // of the recipe
 }
 
 type preparedImage struct {
@@ -48,37 +54,28 @@ type preparedImage struct {
 	Reused   bool   // the image was there already
 }
 
-// prepareImage prepares an image with an agent program, or finds that a receipt still holds: then nothing is built, and nothing is
-// written but a receipt that is not there yet. Failures: NotReady (what the image, the engine or the network lacks; what to do is
-// said), LockHeld with the holder, Retained where the end of a container could not be confirmed.
-func prepareImage(ctx context.Context, o imageOptions) (preparedImage, error) {
-	o.Image = cmp.Or(o.Image, o.Cache.StandardBase(), imagecache.DefaultBase)
-	o.Manifest = cmp.Or(o.Manifest, o.Cache.StandardFile())
-	e, err := o.Engine(ctx)
-	if err != nil {
-		return preparedImage{}, err
+// run prepares the image, or finds that a receipt still holds: then nothing is built, and nothing is written but a receipt that is
+// not there yet. Failures: NotReady (what the image, the engine or the network lacks; what to do is said), LockHeld with the
+// holder, Retained where the end of a container could not be confirmed.
+func (p preparation) run(ctx context.Context) (out preparedImage, err error) {
+	p.Image = cmp.Or(p.Image, p.Cache.StandardBase(), imagecache.DefaultBase)
+	p.Manifest = cmp.Or(p.Manifest, p.Cache.StandardFile())
+	if p.engine, err = p.Engine(ctx); err != nil {
+		return out, err
 	}
-	p := preparation{imageOptions: o, engine: e}
+	defer p.engine.Close()
 	if err := p.inspectBase(ctx); err != nil {
-		return preparedImage{}, err
+		return out, err
 	}
-	r, err := o.Cache.FindCurrent(ctx, e, o.Manifest, imagecache.Base{Name: o.Image, ID: p.base.ID})
+	r, err := p.Cache.FindCurrent(ctx, p.engine, p.Manifest, imagecache.Base{Name: p.Image, ID: p.base.ID})
 	reused := err == nil
 	if failure.Is(err, failure.NotReady) {
 		r, reused, err = p.make(ctx)
 	}
 	if err != nil {
-		return preparedImage{}, err
+		return out, err
 	}
-	return preparedImage{Receipt: r, Manifest: o.Manifest, Reused: reused}, nil
-}
-
-type preparation struct {
-	imageOptions
-	engine      *dockerengine.Engine
-	base        image.InspectResponse // no ID: not on the engine
-	recipe      imagecache.Recipe
-	fingerprint string // of the recipe
+	return preparedImage{Receipt: r, Manifest: p.Manifest, Reused: reused}, nil
 }
 
 // make writes a receipt of the image, which is built unless one of the same recipe is there.

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		w := &imageFixture{endpoint: os.Getenv("PREPARE_TEST_ENGINE"), binary: os.Getenv("PREPARE_TEST_BINARY"), home: home, store: store.Open(home, time.Now, "test"), program: tiny(os.Getenv("PREPARE_TEST_VERSION"))}
 		o := w.options()
 		o.Image = os.Getenv("PREPARE_TEST_IMAGE")
-		_, err = prepareImage(context.Background(), o)
+		_, err = o.run(context.Background())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -127,7 +127,7 @@ func TestDockerCancelledAnywhere(t *testing.T) {
 	w := newImageFixture(t)
 	for wait := 20 * time.Millisecond; ; wait = wait * 3 / 2 {
 		ctx, cancel := context.WithTimeoutCause(w.ctx(), wait, failure.New(failure.Interrupted, "interrupted"))
-		_, err := prepareImage(ctx, w.options())
+		_, err := w.options().run(ctx)
 		cancel()
 		if err == nil {
 			break

@@ -140,8 +140,8 @@ func (w *imageFixture) driver() *claims.Driver {
 	})
 }
 
-func (w *imageFixture) options() imageOptions {
-	return imageOptions{
+func (w *imageFixture) options() preparation {
+	return preparation{
 		Cache: w.cache(), Engine: func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, w.endpoint) }, Claims: w.driver(),
 		Binary: func(context.Context, string) (string, error) { return w.binary, nil }, Now: time.Now, Command: "test", Wait: 8 * time.Minute, Image: testBase,
 		Say: func(format string, args ...any) {
@@ -153,10 +153,10 @@ func (w *imageFixture) options() imageOptions {
 }
 
 // prepare prepares, and gives what was told meanwhile.
-func (w *imageFixture) prepare(o imageOptions) (preparedImage, string) {
+func (w *imageFixture) prepare(o preparation) (preparedImage, string) {
 	w.t.Helper()
 	w.said.Reset()
-	r, err := prepareImage(w.ctx(), o)
+	r, err := o.run(w.ctx())
 	if err != nil {
 		w.t.Fatalf("%v\n%s\n%s", err, w.said.String(), w.logs())
 	}
@@ -436,7 +436,7 @@ func TestDocker64AtOnce(t *testing.T) {
 	for i := range results {
 		wg.Go(func() {
 			var err error
-			if results[i], err = prepareImage(w.ctx(), w.options()); err != nil {
+			if results[i], err = w.options().run(w.ctx()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -480,7 +480,7 @@ func TestDockerNamesWhatABaseLacks(t *testing.T) {
 		t.Run(ref, func(t *testing.T) {
 			o := w.options()
 			o.Image = ref
-			_, err := prepareImage(w.ctx(), o)
+			_, err := o.run(w.ctx())
 			if !failure.Is(err, c.kind) || failure.As(err).Hint == "" && c.says[0] != "ONBUILD" && !strings.Contains(c.says[0], "volume") {
 				t.Errorf("%v", err)
 			}
@@ -509,7 +509,7 @@ func TestDockerWhatFailsIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w.program = tiny("1.0.0")
 			c.change(&w.program)
-			_, err := prepareImage(w.ctx(), w.options())
+			_, err := w.options().run(w.ctx())
 			if err == nil || !strings.Contains(err.Error(), c.says) || failure.KindOf(err) != failure.NotReady {
 				t.Fatalf("%v", err)
 			}
@@ -829,7 +829,7 @@ func TestDockerFaults(t *testing.T) {
 					fault = engine.Before(func() { p.Pretend("another") })
 				}
 				p.On(op, nth, fault)
-				if _, err := prepareImage(w.ctx(), o); err != nil && failure.KindOf(err) == failure.Internal {
+				if _, err := o.run(w.ctx()); err != nil && failure.KindOf(err) == failure.Internal {
 					t.Error(err)
 				}
 				p.Return()
@@ -855,7 +855,7 @@ func TestDockerWhoseEngineMoved(t *testing.T) {
 	o.Image = w.quickBase()
 	o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
 	p.On(engine.Start, 1, engine.VanishAfter())
-	if r, err := prepareImage(w.ctx(), o); err == nil {
+	if r, err := o.run(w.ctx()); err == nil {
 		t.Fatalf("%+v", r)
 	}
 	left, err := w.driver().List(w.ctx(), claims.Filter{Outstanding: true})
@@ -879,7 +879,7 @@ func TestDockerWhoseEngineHasOtherFiles(t *testing.T) {
 	o.Engine = func(ctx context.Context) (*dockerengine.Engine, error) { return connect(ctx, p.Endpoint) }
 	ctx, cancel := context.WithTimeout(w.ctx(), 15*time.Second) // of two minutes that the file would have to appear
 	defer cancel()
-	if _, err := prepareImage(ctx, o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "does not see the files of this host") || failure.As(err).Hint == "" {
+	if _, err := o.run(ctx); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "does not see the files of this host") || failure.As(err).Hint == "" {
 		t.Errorf("%v", err)
 	}
 	w.settled()

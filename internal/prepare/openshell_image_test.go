@@ -78,7 +78,7 @@ func TestOpenShellImageLacksIP(t *testing.T) {
 	o := w.options()
 	o.Cache = openshell.Images().Cache(filepath.Join(w.home.Dir(), "images", "openshell"), w.program)
 	o.Image = w.base("no-ip", "RUN rm -f /bin/ip /sbin/ip /usr/bin/ip /usr/sbin/ip")
-	if _, err := prepareImage(w.ctx(), o); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "lacks ip:") || !strings.Contains(failure.As(err).Hint, "laufwerk prepare openshell") {
+	if _, err := o.run(w.ctx()); !failure.Is(err, failure.NotReady) || !strings.Contains(err.Error(), "lacks ip:") || !strings.Contains(failure.As(err).Hint, "laufwerk prepare openshell") {
 		t.Error(err)
 	}
 }

@@ -170,10 +170,10 @@ func (s *Service) image(ctx context.Context, cache imagecache.Cache, base, manif
 	if err != nil {
 		return preparedImage{}, err
 	}
-	return prepareImage(ctx, imageOptions{
+	return preparation{
 		Cache: cache, Engine: s.Engine, Claims: opened.Claims, Binary: opened.Binary, Now: s.Now, Command: s.Command, Wait: DefaultWait, Say: s.Say,
 		Image: base, Manifest: manifest, Settings: settings, Network: how.Network, Resources: how.Resources,
-	})
+	}.run(ctx)
 }
 
 // baseOf is the name of the image that a manifest's image was made from. The failure is of kind NotReady, where the manifest does
