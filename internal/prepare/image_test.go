@@ -200,7 +200,7 @@ func (w *imageFixture) images() (out []image.Summary) {
 	}
 	_, suffix, _ := strings.Cut(w.cache().Tag("sha256:"+strings.Repeat("0", 64)), ":"+strings.Repeat("0", 16))
 	for _, i := range list {
-		if slices.ContainsFunc(i.RepoTags, func(tag string) bool { return strings.HasSuffix(tag, suffix) }) || i.Labels[testOwner] == w.t.Name() {
+		if slices.ContainsFunc(i.RepoTags, func(tag string) bool { return strings.HasSuffix(tag, suffix) }) || i.Labels[testOwner] == w.imageOwner() {
 			out = append(out, i)
 		}
 	}
@@ -226,6 +226,9 @@ func (w *imageFixture) recipeImages(recipe string) (out []string) {
 // testOwner labels base images of tests; what is built from them inherits it.
 const testOwner = "test.owner"
 
+// imageOwner is one run of one test: another run of it, at the same time on the same engine, makes images of its own.
+func (w *imageFixture) imageOwner() string { return fmt.Sprintf("%s-%d", w.t.Name(), os.Getpid()) }
+
 // base builds a base image with instructions, named for this test.
 func (w *imageFixture) base(name string, instructions ...string) string {
 	w.t.Helper()
@@ -235,8 +238,8 @@ func (w *imageFixture) base(name string, instructions ...string) string {
 // baseFrom is base on another image, with a directory of this machine in the build's context.
 func (w *imageFixture) baseFrom(from, name, dir string, instructions ...string) string {
 	w.t.Helper()
-	name = "laufwerk-test-own/" + strings.ToLower(regexp.MustCompile(`[^A-Za-z0-9]`).ReplaceAllString(w.t.Name(), "-")) + ":" + name
-	file := strings.Join(append([]string{"FROM " + from, fmt.Sprintf("LABEL %s=%q", testOwner, w.t.Name())}, instructions...), "\n")
+	name = "laufwerk-test-own/" + strings.ToLower(regexp.MustCompile(`[^A-Za-z0-9]`).ReplaceAllString(w.imageOwner(), "-")) + ":" + name
+	file := strings.Join(append([]string{"FROM " + from, fmt.Sprintf("LABEL %s=%q", testOwner, w.imageOwner())}, instructions...), "\n")
 	var b bytes.Buffer
 	a := tar.NewWriter(&b)
 	_ = a.WriteHeader(&tar.Header{Name: "Dockerfile", Mode: 0o644, Size: int64(len(file))})
@@ -675,10 +678,11 @@ func TestImagesPrune(t *testing.T) {
 		t.Errorf("dry: %v, want %v; %v", got, want, there())
 	}
 	// The first one has got another name; the second one a container.
-	if err := w.client().ImageTag(w.ctx(), made[0].Image, "laufwerk-test-own/named:1"); err != nil {
+	named := fmt.Sprintf("laufwerk-test-own/named:%d", os.Getpid())
+	if err := w.client().ImageTag(w.ctx(), made[0].Image, named); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _, _ = w.client().ImageRemove(w.ctx(), "laufwerk-test-own/named:1", image.RemoveOptions{}) }()
+	defer func() { _, _ = w.client().ImageRemove(w.ctx(), named, image.RemoveOptions{}) }()
 	made1, err := w.client().ContainerCreate(w.ctx(), &container.Config{Image: made[1].Image, Cmd: []string{"true"}, Labels: map[string]string{owned.LabelOwner: w.owner()}}, nil, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
