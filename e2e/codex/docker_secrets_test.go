@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +75,7 @@ func TestCodexInContainersOutlivesItsWorkerAndKeepsTheLogin(t *testing.T) {
   skills: [{ name: "release-notes", description: "How we write them", content: "Write xylophone.", files: { "scripts/say.sh": "#!/bin/sh\necho said by $(id -u)\n" } }],
   harness`)
 	image := w.prepare()
+	eventsOf := w.watchEvents()
 	gate := make(chan struct{})
 	w.Model.Play(testkit.Gate(gate, testkit.Shell("cd ~/codex/skills/release-notes && cat SKILL.md && scripts/say.sh; cat ~/codex/auth.json | tr -d '\\n' | cut -c1-2000")), testkit.Say("done"))
 	cmd, _ := startWorker(w.CodexMachine, "run", "turn", "--no-input")
@@ -134,7 +136,7 @@ func TestCodexInContainersOutlivesItsWorkerAndKeepsTheLogin(t *testing.T) {
 		t.Errorf("the agent did not read its login, or the token that renews it: %.300v", e2e.LastInput(w.Model.Requests("")[1]))
 	}
 	w.nowhereAtHome(words)
-	told := w.events(id)
+	told := eventsOf(id)
 	if !strings.Contains(told, "exec_create") {
 		t.Errorf("the engine's events do not tell of our commands: %s", told)
 	}
@@ -166,26 +168,40 @@ func (w *containerMachine) nowhereAtHome(words []string) {
 	}
 }
 
-// events are all that the engine has told of a container, as JSON.
-func (w *containerMachine) events(id string) string {
+// watchEvents keeps what the engine's events tell of each container from now on: the engine itself keeps the last 256 of all.
+// The result is called once the container is removed.
+func (w *containerMachine) watchEvents() func(id string) string {
 	w.T.Helper()
-	ctx, cancel := context.WithTimeout(w.T.Context(), time.Minute)
-	defer cancel()
-	all, problems := w.client.Events(ctx, events.ListOptions{Since: fmt.Sprint(w.from.Unix()), Until: fmt.Sprint(time.Now().Unix() + 1)})
-	var out strings.Builder
-	for {
-		select {
-		case m := <-all:
-			if m.Actor.ID == id {
+	ctx, cancel := context.WithCancel(w.T.Context())
+	w.T.Cleanup(cancel)
+	// From a moment ago on: what happens before the request has come there is not missed.
+	all, problems := w.client.Events(ctx, events.ListOptions{Since: fmt.Sprint(time.Now().Unix() - 1)})
+	var mu sync.Mutex
+	of, removed := map[string]string{}, map[string]bool{}
+	go func() {
+		for {
+			select {
+			case m := <-all:
 				b, _ := json.Marshal(m)
-				out.Write(append(b, '\n'))
+				mu.Lock()
+				of[m.Actor.ID] += string(b) + "\n"
+				removed[m.Actor.ID] = removed[m.Actor.ID] || m.Action == events.ActionDestroy
+				mu.Unlock()
+			case <-problems:
+				return
 			}
-		case err := <-problems:
-			if !errors.Is(err, io.EOF) {
-				w.T.Fatal(err)
-			}
-			return out.String()
 		}
+	}()
+	return func(id string) string {
+		w.T.Helper()
+		e2e.Eventually(w.T, "the engine tells of the removed container", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return removed[id]
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		return of[id]
 	}
 }
 

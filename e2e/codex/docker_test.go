@@ -25,7 +25,6 @@ type containerMachine struct {
 	*e2e.CodexMachine
 	endpoint string
 	client   *client.Client
-	from     time.Time // of the machine, for the engine's events
 }
 
 // certificates are where a container finds the model server's authority: in the workspace, of which it is a part.
@@ -33,7 +32,7 @@ const certificates = "tests-ca.crt"
 
 func newContainerMachine(t *testing.T, tags ...string) *containerMachine {
 	t.Helper()
-	w := &containerMachine{CodexMachine: &e2e.CodexMachine{Machine: e2e.NewMachine(t)}, endpoint: engine.Endpoint(t), from: time.Now()}
+	w := &containerMachine{CodexMachine: &e2e.CodexMachine{Machine: e2e.NewMachine(t)}, endpoint: engine.Endpoint(t)}
 	w.client = engine.Client(t, w.endpoint)
 	w.Program = testkit.Binary(t, tags...)
 	w.Env = []string{"DOCKER_HOST=" + w.endpoint}

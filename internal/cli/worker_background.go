@@ -51,13 +51,17 @@ func startBackgroundWorker(ctx context.Context, d *Deps, s *runs.Service, st run
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
 	defer cancel()
 	for {
-		if _, live := s.Worker(id); live {
+		w, live := s.Worker(id)
+		if w.PID != 0 { // it has written down its name too, which whoever lists the run now will find
 			return nil
 		}
 		select {
 		case <-p.Exited:
 			return nil
 		case <-ctx.Done():
+			if live {
+				return nil
+			}
 			return failure.New(failure.Failed, "the background worker process did not acquire run %s within %s", id, takeoverTimeout).
 				WithHint("cat %s", log)
 		case <-time.After(10 * time.Millisecond):
