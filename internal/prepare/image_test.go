@@ -90,17 +90,28 @@ func newImageFixture(t testing.TB) *imageFixture {
 	return w
 }
 
-// clear removes everything of this fixture from the engine.
+// clear removes everything of this fixture from the engine: images made in one second are listed in any order, and one goes only
+// after those that were built on it.
 func (w *imageFixture) clear() {
 	engine.Remove(w.t, w.endpoint, owned.LabelOwner+"="+w.owner())
-	for _, i := range w.images() {
-		for _, name := range append(slices.DeleteFunc(i.RepoTags, func(s string) bool { return s == "<none>:<none>" }), i.ID) {
-			if _, err := w.client().ImageRemove(w.ctx(), name, image.RemoveOptions{Force: true, PruneChildren: true}); err != nil && !errdefs.IsNotFound(err) {
-				users, _ := w.client().ContainerList(w.ctx(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("ancestor", i.ID))})
-				w.t.Errorf("remove %s: %v; containers that use it: %+v", name, err, users)
-			}
+	for list := w.images(); len(list) > 0; {
+		left := slices.DeleteFunc(slices.Clone(list), func(i image.Summary) bool { return w.remove(i) == nil })
+		if len(left) == len(list) {
+			users, _ := w.client().ContainerList(w.ctx(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("ancestor", left[0].ID))})
+			w.t.Errorf("remove %s: %v; containers that use it: %+v", left[0].ID, w.remove(left[0]), users)
+			return
+		}
+		list = left
+	}
+}
+
+func (w *imageFixture) remove(i image.Summary) error {
+	for _, name := range append(slices.DeleteFunc(slices.Clone(i.RepoTags), func(s string) bool { return s == "<none>:<none>" }), i.ID) {
+		if _, err := w.client().ImageRemove(w.ctx(), name, image.RemoveOptions{Force: true, PruneChildren: true}); err != nil && !errdefs.IsNotFound(err) {
+			return err
 		}
 	}
+	return nil
 }
 
 func (w *imageFixture) ctx() context.Context {
